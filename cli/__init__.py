@@ -1,0 +1,1 @@
+"""The commands: thin, each calls one of the other packages."""

@@ -1,0 +1,1 @@
+"""The planner: decisions over plain data. Pure: no clock, no randomness but the given seed, no database."""

@@ -1,0 +1,11 @@
+drop table maestro.fault;
+drop table maestro.host_drain;
+drop table maestro.host_dial;
+drop table maestro.completion;
+drop table maestro.host_order;
+drop table maestro.launcher;
+drop table maestro.launch;
+drop table maestro.layer_wait;
+drop table maestro.placement;
+drop table maestro.tick;
+drop table maestro.setting;

@@ -1,0 +1,1 @@
+"""The demo: three stock RQDs on this machine render pictures."""

@@ -1,0 +1,1 @@
+"""The launcher daemon: sends launches to RQD and takes its reports."""

@@ -1,0 +1,1 @@
+"""The simulated farm and the benchmark."""

@@ -1,0 +1,1 @@
+"""Reads job specifications (OpenCue XML or JSON) and submits them."""

@@ -1,0 +1,56 @@
+"""Fixtures: one private cluster a run, and a fresh database a test, cloned from an installed template."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from db.cluster import Cluster
+from db.install import install
+
+TEMPLATE = "maestro_template"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A PostgreSQL of this run's own on a free port, holding an installed standalone template; gone at the end."""
+    directory = Path(tempfile.mkdtemp(prefix="maestro-test-"))
+    os.chmod(directory, 0o755)
+    made = Cluster(directory / "pg", extra=(("shared_buffers", "'256MB'"), ("cron.database_name", "'maestro'")))
+    try:
+        made.start()
+        with psycopg.connect(made.dsn("postgres"), autocommit=True) as connection:
+            connection.execute(f"create database {TEMPLATE}")
+        with psycopg.connect(made.dsn(TEMPLATE), autocommit=True) as connection:
+            install(connection, standalone=True)
+        yield made
+    finally:
+        made.destroy()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def dsn(cluster: Cluster) -> Iterator[str]:
+    """DSN of a fresh database with Maestro installed standalone; dropped after the test."""
+    name = f"maestro_{next(_numbers)}"
+    with psycopg.connect(cluster.dsn("postgres"), autocommit=True) as connection:
+        connection.execute(f"create database {name} template {TEMPLATE}")
+    yield cluster.dsn(name)
+    with psycopg.connect(cluster.dsn("postgres"), autocommit=True) as connection:
+        connection.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def db(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """An autocommit connection to the test's own database."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
