@@ -14,10 +14,12 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from db import packages
 from db.errors import MaestroError
 
 ROOT = Path(__file__).resolve().parent.parent
-VAR = ROOT / "var"
+# Everything that running leaves behind; another place keeps two runs from meeting.
+VAR = Path(os.environ.get("MAESTRO_VAR") or ROOT / "var").absolute()
 
 # Why each: fsync stays on (the default), so that figures are honest; the rest suits a scheduler's short hot tables.
 SETTINGS = {
@@ -70,6 +72,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
 @dataclass(frozen=True)
 class Cluster:
     """One cluster: its directory holds `data`, the log, and the port in a file."""
@@ -102,11 +109,15 @@ class Cluster:
         """Make the cluster if there is none, and start it; a running one is left alone."""
         if self.running():
             return
+        packages.ensure()
         if not self.data.exists():
             self._initdb()
+        if not _is_free(self.port()):
+            (self.directory / "port").write_text(str(free_port()))
         started = self._run(
-            "pg_ctl", "-D", str(self.data), "-l", str(self.log), "-w", "-t", "60", "start", check=False
-        )
+            "pg_ctl", "-D", str(self.data), "-l", str(self.log), "-o", f"-p {self.port()}", "-w", "-t", "60", "start",
+            check=False,
+        )  # fmt: skip
         if started.returncode != 0:
             tail = self.log.read_text(errors="replace").strip().splitlines()[-1:] if self.log.exists() else []
             raise MaestroError(f"the private cluster does not start, see {self.log}: {' '.join(tail)}")
@@ -133,13 +144,12 @@ class Cluster:
         self._run(
             "initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8",
         )  # fmt: skip
-        port = free_port()
         # TCP on loopback only: a socket's path has a length limit that a deep checkout passes.
-        lines = [f"port = {port}", "unix_socket_directories = ''"]
+        lines = ["unix_socket_directories = ''"]
         lines += [f"{name} = {value}" for name, value in {**SETTINGS, **dict(self.extra)}.items()]
         with (self.data / "postgresql.conf").open("a") as conf:
             conf.write("\n# Maestro's private cluster\n" + "\n".join(lines) + "\n")
-        (self.directory / "port").write_text(str(port))
+        (self.directory / "port").write_text(str(free_port()))
 
     def _run(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         path = binaries() / program
@@ -147,7 +157,7 @@ class Cluster:
         user = "postgres" if os.geteuid() == 0 else None
         done = subprocess.run(
             command, user=user, group=user, extra_groups=[] if user else None, cwd="/",
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
             env={**os.environ, "LC_ALL": "C.UTF-8"},
         ) if program != "pg_ctl" or "start" not in arguments else _run_detached(command, user)  # fmt: skip
         if check and done.returncode != 0:
