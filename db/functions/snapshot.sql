@@ -1,0 +1,35 @@
+-- snapshot: every host that may be booked now (UP and OPEN, busy or idle), in one query.
+-- The tick's phase 3. Ordered by name, so that ties in the plan are settled the same way every time. Locks nothing.
+create or replace function maestro.snapshot()
+returns table (
+    pk_host text,
+    str_name text,
+    pk_alloc text,
+    pk_facility text,
+    str_tags text,
+    str_os text,
+    int_thread_mode integer,
+    int_cores bigint,
+    int_mem bigint,
+    int_gpus bigint,
+    int_gpu_mem bigint,
+    int_cores_idle bigint,
+    int_mem_idle bigint,
+    int_gpus_idle bigint,
+    int_gpu_mem_idle bigint
+)
+language sql stable
+set search_path = pg_catalog, public, pg_temp
+as $$
+    select
+        h.pk_host, h.str_name, h.pk_alloc, a.pk_facility, coalesce(h.str_tags, ''), hs.str_os, h.int_thread_mode,
+        h.int_cores, h.int_mem, h.int_gpus, h.int_gpu_mem,
+        h.int_cores_idle, h.int_mem_idle, h.int_gpus_idle, h.int_gpu_mem_idle
+    from host as h
+    join host_stat as hs on hs.pk_host = h.pk_host
+    join alloc as a on a.pk_alloc = h.pk_alloc
+    where h.str_lock_state = 'OPEN' and hs.str_state = 'UP'
+    order by h.str_name;
+$$;
+comment on function maestro.snapshot() is
+    'Bookable hosts with totals and idle amounts (core points, KiB, gpus), ordered by name. Locks nothing.';
