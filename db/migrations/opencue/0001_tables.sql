@@ -770,10 +770,8 @@ create table proc (
 comment on table proc is 'a booking: the share of a host that one frame holds';
 -- a host's procs: reports, accounting, lost hosts
 create index i_proc_pkhost on proc (pk_host);
--- a layer's procs: limits, warmth, kill
+-- a layer's procs: limits, warmth, kill; those of a job are found through its layers
 create index i_proc_pklayer on proc (pk_layer);
--- a job's procs: kill, accounting
-create index i_proc_pkjob on proc (pk_job);
 
 create table redirect (
     pk_proc            varchar(36) not null,

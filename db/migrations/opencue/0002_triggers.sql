@@ -9,6 +9,8 @@
 --    locked first (the lock order everyone keeps);
 --  - a statement that joins the old rows with the new is EXECUTEd: a plan kept from a statement with one row would
 --    loop over 19,000 x 19,000 rows later, and the row counts of transition tables are only seen by a fresh plan.
+--    Nothing else is known of them, so the planner is kept from compiling (jit) or sorting (merge join) for rows that
+--    it only imagines.
 
 -- Is history off? The key's presence counts, not its value.
 create function cue_history_off() returns boolean
@@ -125,6 +127,8 @@ create trigger update_frame_wait_to_dep before update on frame
 create function cue_frame_state_changed() returns trigger
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
+set jit = off
+set enable_mergejoin = off
 as $$
 declare
     v_layers     text[];
@@ -415,6 +419,8 @@ create trigger before_insert_proc before insert on proc
 create function cue_proc_changed() returns trigger
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
+set jit = off
+set enable_mergejoin = off
 as $$
 declare
     v_hosts  text[];
