@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -50,7 +51,7 @@ class Service:
             with (self.directory / f"{self.name}.log").open("ab") as log:
                 self.process = await asyncio.create_subprocess_exec(
                     *self.command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
-                    start_new_session=True, env={**os.environ, processes.MARK: str(self.directory)},
+                    start_new_session=True, env={**os.environ, **processes.environment(self.directory)},
                 )  # fmt: skip
             self.starts += 1
             status = await self.process.wait()
@@ -163,10 +164,9 @@ class Farm:
         """Start everything in the order in which nobody has to wait for a retry."""
         intake = free_port()
         config = self.directory / "launcher.toml"
-        config.write_text(launcher_config(self.dsn, intake, self.directory))
-        self.launcher = Service(
-            "launcher", [sys.executable, "-m", "cli", "launcher", "--config", str(config)], self.directory
-        )
+        config.write_text(launcher_config(intake, self.directory))
+        command = [sys.executable, "-m", "cli", "--dsn", self.dsn, "launcher", "--config", str(config)]
+        self.launcher = Service("launcher", command, self.directory)
         self._watch(self.launcher)
         self.door = Door(intake)
         door = await self.door.open()
@@ -207,9 +207,9 @@ class Farm:
             )
 
 
-def launcher_config(dsn: str, intake: int, directory: Path) -> str:
+def launcher_config(intake: int, directory: Path) -> str:
     """The launcher's configuration file."""
-    return f'dsn = "{dsn}"\nintake_port = {intake}\n'
+    return f'intake = "127.0.0.1:{intake}"\nspool = {json.dumps(str(directory / "spool"))}\n'
 
 
 async def run(directory: Path, dsn: str) -> None:

@@ -15,6 +15,11 @@ from pathlib import Path
 MARK = "MAESTRO_DEMO"
 
 
+def environment(directory: Path) -> dict[str, str]:
+    """Variables for processes of the demo in `directory`: the mark, and scratch files kept there too."""
+    return {MARK: str(directory), "TMPDIR": str(directory / "tmp")}
+
+
 def marked(directory: Path) -> list[int]:
     """Process ids of the demo that lives in `directory`, this process never among them."""
     wanted = f"{MARK}={directory}".encode()
