@@ -153,7 +153,8 @@ def add_workload(connection: psycopg.Connection[Any], frames: int, seed: int = 1
             insert into frame (
                 pk_frame, pk_layer, pk_job, str_name, str_state, int_number, int_dispatch_order, int_layer_order
             )
-            select gen_random_uuid()::text, l.pk_layer, l.pk_job, format('%%s-layer%%s', lpad(f::text, 4, '0'), l.n),
+            select left(l.pk_layer, 24) || lpad(to_hex(f), 12, '0'), l.pk_layer, l.pk_job,
+                   format('%%s-layer%%s', lpad(f::text, 4, '0'), l.n),
                    'WAITING', f, f - 1, 1 + (l.n - 1) %% %s
             from new_layer as l, generate_series(1, %s) as f
             """,

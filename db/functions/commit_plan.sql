@@ -27,10 +27,18 @@ set jit = off
 set enable_mergejoin = off
 as $$
 declare
-    v_slots integer := cardinality(p_slot_layer);
+    v_slots constant integer := cardinality(p_slot_layer);
+    -- By position in p_hosts and p_layers.
+    v_host_name text [];
+    v_host_alloc text [];
+    v_layer_job text [];
+    v_layer_show text [];
+    -- Keys of one batch share their first part: they arrive at the index in order, at its right edge.
+    v_key constant text := left(gen_random_uuid()::text, 24);
     v_full integer [];
     v_won integer [];
-    v_host_gone integer;
+    v_passed text [];
+    v_refused integer;
     v_updated integer;
 begin
     -- Hosts whose idle amounts do not cover the plan, or that closed since the snapshot, drop out whole.
@@ -42,27 +50,37 @@ begin
         group by s.host
     ),
     held as materialized (
-        select
-            k.host, h.str_lock_state, h.int_cores_idle, h.int_mem_idle, h.int_gpus_idle, h.int_gpu_mem_idle, h.pk_host
+        select h.pk_host, h.str_name, h.pk_alloc, h.str_lock_state,
+            h.int_cores_idle, h.int_mem_idle, h.int_gpus_idle, h.int_gpu_mem_idle
         from host as h
-        join unnest(p_hosts) with ordinality as k (pk_host, host) on k.pk_host = h.pk_host
+        where h.pk_host = any(p_hosts)
         order by h.pk_host
-        for no key update of h
+        for no key update
     )
-    select array_agg(n.host) into v_full
-    from need as n
-    left join held as h on h.host = n.host
-    left join host_stat as hs on hs.pk_host = h.pk_host
-    where h.pk_host is null or h.str_lock_state <> 'OPEN' or hs.str_state is distinct from 'UP'
-        or h.int_cores_idle < n.cores or h.int_mem_idle < n.mem
-        or h.int_gpus_idle < n.gpus or h.int_gpu_mem_idle < n.gpu_mem;
-    v_full := coalesce(v_full, '{}');
+    select
+        array_agg(h.str_name order by k.host), array_agg(h.pk_alloc order by k.host),
+        coalesce(array_agg(k.host) filter (where
+            h.pk_host is null or h.str_lock_state <> 'OPEN' or hs.str_state is distinct from 'UP'
+            or h.int_cores_idle < n.cores or h.int_mem_idle < n.mem
+            or h.int_gpus_idle < n.gpus or h.int_gpu_mem_idle < n.gpu_mem
+        ), '{}')
+    into v_host_name, v_host_alloc, v_full
+    from unnest(p_hosts) with ordinality as k (pk_host, host)
+    left join need as n on n.host = k.host
+    left join held as h on h.pk_host = k.pk_host
+    left join host_stat as hs on hs.pk_host = k.pk_host;
 
     perform from layer_stat as ls
     where ls.pk_layer = any(p_layers) order by ls.pk_layer for no key update;
+
+    select array_agg(l.pk_job order by k.layer), array_agg(j.pk_show order by k.layer)
+    into v_layer_job, v_layer_show
+    from unnest(p_layers) with ordinality as k (pk_layer, layer)
+    left join layer as l on l.pk_layer = k.pk_layer
+    left join job as j on j.pk_job = l.pk_job;
+
     perform from job_stat as js
-    where js.pk_job in (select l.pk_job from layer as l where l.pk_layer = any(p_layers))
-    order by js.pk_job for no key update;
+    where js.pk_job = any(v_layer_job) order by js.pk_job for no key update;
 
     with slot as materialized (
         select
@@ -73,15 +91,19 @@ begin
         where s.host <> all(v_full)
     ),
     wanted as materialized (
-        select s.layer, p_layers[s.layer] as pk_layer, count(*) as frames from slot as s group by s.layer
+        select w.layer, p_layers[w.layer] as pk_layer, w.frames, coalesce(m.first_order, -1) as first_order
+        from (select s.layer, count(*) as frames from slot as s group by s.layer) as w
+        left join maestro.layer_mark as m on m.pk_layer = p_layers[w.layer]
     ),
     picked as materialized (
-        select w.layer, f.pk_frame, f.at, f.int_version, row_number() over (partition by w.layer) as turn
+        select
+            w.layer, w.first_order, f.at, f.int_version, f.int_dispatch_order,
+            row_number() over (partition by w.layer) as turn
         from wanted as w
         cross join lateral (
-            select f.pk_frame, f.ctid as at, f.int_version
+            select f.ctid as at, f.int_version, f.int_dispatch_order
             from frame as f
-            where f.pk_layer = w.pk_layer and f.str_state = 'WAITING'
+            where f.pk_layer = w.pk_layer and f.int_dispatch_order >= w.first_order and f.str_state = 'WAITING'
             order by f.int_dispatch_order, f.int_layer_order
             limit w.frames
             for no key update skip locked
@@ -92,7 +114,7 @@ begin
     started as (
         update frame as f set
             str_state = 'RUNNING',
-            str_host = h.str_name,
+            str_host = v_host_name[s.host],
             int_cores = s.cores,
             int_mem_reserved = s.mem,
             int_gpus = s.gpus,
@@ -100,13 +122,13 @@ begin
             ts_started = p_now,
             ts_updated = p_now,
             ts_stopped = null,
-            int_retries = f.int_retries + maestro.retry_charge(f.int_exit_status),
+            int_retries = f.int_retries
+                + case when f.int_exit_status = -1 then 0 else maestro.retry_charge(f.int_exit_status) end,
             int_version = f.int_version + 1
         from picked as p
         join slot as s on s.layer = p.layer and s.turn = p.turn
-        join host as h on h.pk_host = p_hosts[s.host]
         where f.ctid = p.at and f.str_state = 'WAITING' and f.int_version = p.int_version
-        returning f.pk_frame, f.pk_layer, f.pk_job, s.number, s.host, s.cores, s.mem, s.gpus, s.gpu_mem
+        returning f.pk_frame, f.pk_layer, f.pk_job, s.number, s.layer, s.host, s.cores, s.mem, s.gpus, s.gpu_mem
     ),
     booked as (
         insert into proc (
@@ -116,12 +138,11 @@ begin
             ts_ping, ts_booked, ts_dispatched
         )
         select
-            gen_random_uuid()::text, p_hosts[s.host], j.pk_show, s.pk_job, s.pk_layer, s.pk_frame,
+            v_key || lpad(to_hex(s.number), 12, '0'), p_hosts[s.host], v_layer_show[s.layer], s.pk_job, s.pk_layer, s.pk_frame,
             s.cores, s.mem, s.mem, maestro.mem_used_at_start(),
             s.gpus, s.gpu_mem, s.gpu_mem,
             p_now, p_now, p_now
         from started as s
-        join job as j on j.pk_job = s.pk_job
         returning pk_proc, pk_host, pk_frame
     ),
     outbox as (
@@ -129,8 +150,16 @@ begin
         select p_tick_id, b.pk_proc, b.pk_frame, b.pk_host, p_now
         from booked as b
     )
-    select array_agg(s.number) into v_won from started as s;
-    v_won := coalesce(v_won, '{}');
+    select
+        coalesce((select array_agg(s.number) from started as s), '{}'),
+        (
+            -- Layers whose reading passed many frames that wait no more.
+            select array_agg(p_layers[p.layer])
+            from (select p.layer, min(p.int_dispatch_order) - min(p.first_order) as passed from picked as p group by 1)
+                as p
+            where p.passed > maestro.mark_slack()
+        )
+    into v_won, v_passed;
 
     update host as h set
         int_cores_idle = h.int_cores_idle - n.cores,
@@ -139,12 +168,16 @@ begin
         int_gpu_mem_idle = h.int_gpu_mem_idle - n.gpu_mem
     from (
         select
-            p_hosts[p_slot_host[w.slot]] as pk_host, sum(p_slot_cores[w.slot]) as cores,
-            sum(p_slot_mem[w.slot]) as mem, sum(p_slot_gpus[w.slot]) as gpus, sum(p_slot_gpu_mem[w.slot]) as gpu_mem
-        from unnest(v_won) as w (slot)
-        group by 1
+            s.host, sum(s.cores) as cores, sum(s.mem) as mem, sum(s.gpus) as gpus, sum(s.gpu_mem) as gpu_mem
+        from (
+            select
+                p_slot_host[w.slot] as host, p_slot_cores[w.slot] as cores, p_slot_mem[w.slot] as mem,
+                p_slot_gpus[w.slot] as gpus, p_slot_gpu_mem[w.slot] as gpu_mem
+            from unnest(v_won) as w (slot)
+        ) as s
+        group by s.host
     ) as n
-    where h.pk_host = n.pk_host
+    where h.pk_host = p_hosts[n.host]
         and h.int_cores_idle >= n.cores and h.int_mem_idle >= n.mem
         and h.int_gpus_idle >= n.gpus and h.int_gpu_mem_idle >= n.gpu_mem;
     get diagnostics v_updated = row_count;
@@ -153,18 +186,31 @@ begin
     end if;
 
     perform maestro.charge_counters(
-        (select array_agg(p_layers[p_slot_layer[w.slot]] order by w.slot) from unnest(v_won) as w (slot)),
-        (select array_agg(p_hosts[p_slot_host[w.slot]] order by w.slot) from unnest(v_won) as w (slot)),
-        (select array_agg(p_slot_cores[w.slot] order by w.slot) from unnest(v_won) as w (slot)),
-        (select array_agg(p_slot_gpus[w.slot] order by w.slot) from unnest(v_won) as w (slot))
-    );
+        array_agg(c.pk_show), array_agg(c.pk_alloc), array_agg(c.pk_layer), array_agg(c.cores), array_agg(c.gpus)
+    )
+    from (
+        select
+            v_layer_show[s.layer] as pk_show, v_host_alloc[s.host] as pk_alloc, p_layers[s.layer] as pk_layer,
+            sum(s.cores) as cores, sum(s.gpus) as gpus
+        from (
+            select
+                p_slot_layer[w.slot] as layer, p_slot_host[w.slot] as host, p_slot_cores[w.slot] as cores,
+                p_slot_gpus[w.slot] as gpus
+            from unnest(v_won) as w (slot)
+        ) as s
+        group by s.layer, v_host_alloc[s.host]
+    ) as c;
 
-    select count(*) into v_host_gone from unnest(p_slot_host) as s (host) where s.host = any(v_full);
+    if v_passed is not null then
+        perform maestro.raise_marks(v_passed);
+    end if;
+
+    select count(*) into v_refused from unnest(p_slot_host) as s (host) where s.host = any(v_full);
     return jsonb_build_object(
         'committed', cardinality(v_won),
         'dropped', jsonb_strip_nulls(jsonb_build_object(
-            'host changed', nullif(v_host_gone, 0),
-            'frame taken', nullif(v_slots - v_host_gone - cardinality(v_won), 0)
+            'host changed', nullif(v_refused, 0),
+            'frame taken', nullif(v_slots - v_refused - cardinality(v_won), 0)
         )),
         'lost', case when cardinality(v_won) < v_slots then (
             select jsonb_agg(n)

@@ -40,6 +40,17 @@ class Ledger:
                 found.append("limit " + limit)
         return found
 
+    def allows(self, layer: Layer) -> bool:
+        """Whether gpus and limits leave room for a frame; cores are `headroom`'s, which differs by allocation."""
+        if layer.gpus_min:
+            for owner in (self._jobs.get(layer.pk_job), self._folders.get(layer.pk_folder)):
+                if owner is not None and owner[1] < layer.gpus_min:
+                    return False
+        for limit in self._layer_limits.get(layer.pk_layer, ()):
+            if self._limits.get(limit, NO_CAP) < 1:
+                return False
+        return True
+
     def headroom(self, layer: Layer, pk_alloc: str) -> int:
         """Core points that job, folder and the show's burst leave `layer` in an allocation."""
         room = self._shows.get((layer.pk_show, pk_alloc), 0)

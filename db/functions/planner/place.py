@@ -63,14 +63,10 @@ class Placer:
 
     def best(self, layer: Layer) -> Optional[Best]:
         """Where the layer's next frame goes; None if no host takes it in this tick any more."""
-        if self.ledger.refusals(layer):
+        if not self.ledger.allows(layer):
             return None
-        ledger = self.ledger
         return self.pool(layer).best(
-            layer,
-            lambda pk_alloc: ledger.headroom(layer, pk_alloc),
-            self._refused.get(layer.order),
-            self.settings.host_frame_dispatch_max,
+            layer, self.ledger.headroom, self._refused.get(layer.order), self.settings.host_frame_dispatch_max
         )
 
     def book(self, layer: Layer, best: Best) -> None:

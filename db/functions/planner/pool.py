@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from math import exp
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
-from planner.model import Ask, Host, Layer, Settings
+from planner.model import THREAD_AUTO, Ask, Host, Layer, Settings
 from planner.score import term
 from planner.size import cores_asked
 
@@ -35,21 +35,30 @@ class Best(NamedTuple):
 class HostClass:
     """Hosts of equal totals, thread mode and allocation."""
 
-    __slots__ = ("core_terms", "key", "keys", "levels")
+    __slots__ = ("core_terms", "cores", "gpu_mem", "gpus", "keys", "levels", "mem", "thread_mode")
 
-    def __init__(self, key: ClassKey) -> None:
-        self.key = key
+    def __init__(self, host: Host) -> None:
+        """`host` is one of the class."""
+        self.cores, self.mem, self.gpus, self.gpu_mem = host.cores, host.mem, host.gpus, host.gpu_mem
+        self.thread_mode = host.thread_mode
         self.keys: List[LevelKey] = []  # sorted
         self.levels: Dict[LevelKey, List[Tuple[int, int]]] = {}  # heap of (memory in use, host index)
         self.core_terms: Dict[Tuple[int, int], float] = {}  # (points asked, points idle) -> score term
 
     def push(self, host: Host) -> None:
+        """Enter the host at its present level."""
         key = (-host.idle_cores, -host.idle_gpus, -host.idle_gpu_mem)
         heap = self.levels.get(key)
         if heap is None:
             self.levels[key] = heap = []
             insort(self.keys, key)
         heappush(heap, (host.mem - host.idle_mem, host.index))
+
+    def drop(self, key: LevelKey) -> None:
+        """Forget a level that has run empty."""
+        if not self.levels[key]:
+            del self.levels[key]
+            self.keys.remove(key)
 
 
 class Pool:
@@ -58,23 +67,22 @@ class Pool:
     def __init__(self, hosts: List[Host], members: Iterable[Host], settings: Settings) -> None:
         self._hosts = hosts
         self._settings = settings
-        self._classes: Dict[ClassKey, HostClass] = {}
+        self._by_alloc: Dict[str, List[HostClass]] = {}
+        classes: Dict[ClassKey, HostClass] = {}
         for host in members:
-            self._add(host)
-
-    def _add(self, host: Host) -> None:
-        if host.idle_cores <= 0 or host.idle_mem <= 0:
-            return
-        key = (host.cores, host.mem, host.gpus, host.gpu_mem, host.thread_mode, host.pk_alloc)
-        kind = self._classes.get(key)
-        if kind is None:
-            self._classes[key] = kind = HostClass(key)
-        kind.push(host)
+            if host.idle_cores <= 0 or host.idle_mem <= 0:
+                continue
+            key = (host.cores, host.mem, host.gpus, host.gpu_mem, host.thread_mode, host.pk_alloc)
+            kind = classes.get(key)
+            if kind is None:
+                classes[key] = kind = HostClass(host)
+                self._by_alloc.setdefault(host.pk_alloc, []).append(kind)
+            kind.push(host)
 
     def best(
         self,
         layer: Layer,
-        headroom: Callable[[str], int],
+        headroom: Callable[[Layer, str], int],
         refused: Optional[Set[int]] = None,
         host_frames_max: int = 0,
     ) -> Optional[Best]:
@@ -83,88 +91,80 @@ class Pool:
         `headroom` gives the core points that caps leave the layer in an allocation. Hosts of `refused` (indexes) and
         those that have `host_frames_max` frames of this tick (0: no such cap) leave the pool for good.
         """
-        weights = self._settings
+        settings = self._settings
+        weight_cores, weight_mem = settings.weight_cores, settings.weight_mem
+        asked, ask_mem, ask_gpus, ask_gpu_mem = layer.cores_min, layer.mem_min, layer.gpus_min, layer.gpu_mem_min
         best_score = 0.0
-        best: Optional[Tuple[int, HostClass, LevelKey, int]] = None
-        for kind in self._classes.values():
-            cores, mem, gpus, gpu_mem, thread_mode, pk_alloc = kind.key
-            if layer.cores_min > cores or layer.mem_min > mem or layer.gpus_min > gpus or layer.gpu_mem_min > gpu_mem:
+        best_index = -1
+        best_cores = 0
+        for pk_alloc, classes in self._by_alloc.items():
+            room = headroom(layer, pk_alloc)
+            if room < asked or room <= 0:
                 continue
-            room = headroom(pk_alloc)
-            mem_floor = term(weights.weight_mem, 0, layer.mem_min, mem)
-            emptied: List[LevelKey] = []
-            # A level may gain a neighbour while stale entries move; those lie behind, so a copy is not needed.
-            position = 0
-            while position < len(kind.keys):
-                level = kind.keys[position]
-                position += 1
-                idle_cores, idle_gpus, idle_gpu_mem = -level[0], -level[1], -level[2]
-                if idle_cores < layer.cores_min:
-                    break
-                if idle_gpus < layer.gpus_min or idle_gpu_mem < layer.gpu_mem_min:
+            for kind in classes:
+                cores, mem = kind.cores, kind.mem
+                if asked > cores or ask_mem > mem or ask_gpus > kind.gpus or ask_gpu_mem > kind.gpu_mem:
                     continue
-                ask_cores = cores_asked(layer, thread_mode, cores, idle_cores)
-                if ask_cores == 0 or ask_cores > room:
-                    continue
-                core_term = kind.core_terms.get((ask_cores, idle_cores))
-                if core_term is None:
-                    core_term = term(weights.weight_cores, cores - idle_cores, ask_cores, cores)
-                    kind.core_terms[(ask_cores, idle_cores)] = core_term
-                if best is not None and (core_term + mem_floor) * MARGIN > best_score:
-                    # Costs rise from level to level, unless mode ALL lets the frame shrink with the level.
-                    if ask_cores == layer.cores_min:
+                fixed = asked > 0 and kind.thread_mode == THREAD_AUTO
+                ask_cores = asked
+                mem_floor = term(weight_mem, 0, ask_mem, mem)
+                emptied: List[LevelKey] = []
+                # Moving stale entries may add levels; they lie behind the present one, where the loop still comes.
+                for level in kind.keys:
+                    idle_cores = -level[0]
+                    if idle_cores < asked:
                         break
-                    continue
-                heap = kind.levels[level]
-                used_mem = self._fresh_top(kind, level, heap, refused, host_frames_max)
-                if used_mem < 0:
-                    emptied.append(level)
-                    continue
-                if used_mem + layer.mem_min > mem:
-                    continue
-                total = core_term
-                if layer.mem_min:
-                    total += weights.weight_mem * (exp((used_mem + layer.mem_min) / mem) - exp(used_mem / mem))
-                if gpus and layer.gpus_min:
-                    total += term(weights.weight_gpus, gpus - idle_gpus, layer.gpus_min, gpus)
-                if gpu_mem and layer.gpu_mem_min:
-                    total += term(weights.weight_gpu_mem, gpu_mem - idle_gpu_mem, layer.gpu_mem_min, gpu_mem)
-                index = heap[0][1]
-                if best is None or total < best_score or (total == best_score and index < best[0]):
-                    best_score = total
-                    best = (index, kind, level, ask_cores)
-            for level in emptied:
-                if not kind.levels[level]:
-                    del kind.levels[level]
-                    kind.keys.remove(level)
-        if best is None:
+                    if -level[1] < ask_gpus or -level[2] < ask_gpu_mem:
+                        continue
+                    if not fixed:
+                        ask_cores = cores_asked(layer, kind.thread_mode, cores, idle_cores)
+                        if ask_cores == 0 or ask_cores > room:
+                            continue
+                    core_term = kind.core_terms.get((ask_cores, idle_cores))
+                    if core_term is None:
+                        core_term = term(weight_cores, cores - idle_cores, ask_cores, cores)
+                        kind.core_terms[(ask_cores, idle_cores)] = core_term
+                    if best_index >= 0 and (core_term + mem_floor) * MARGIN > best_score:
+                        # With a fixed size the cost only rises from level to level.
+                        if fixed:
+                            break
+                        continue
+                    used_mem = self._fresh_top(kind, level, refused, host_frames_max)
+                    if used_mem < 0:
+                        emptied.append(level)
+                        continue
+                    if used_mem + ask_mem > mem:
+                        continue
+                    score = core_term + weight_mem * (exp((used_mem + ask_mem) / mem) - exp(used_mem / mem))
+                    if ask_gpus:
+                        score += term(settings.weight_gpus, kind.gpus + level[1], ask_gpus, kind.gpus)
+                    if ask_gpu_mem:
+                        score += term(settings.weight_gpu_mem, kind.gpu_mem + level[2], ask_gpu_mem, kind.gpu_mem)
+                    index = kind.levels[level][0][1]
+                    if best_index < 0 or score < best_score or (score == best_score and index < best_index):
+                        best_score, best_index, best_cores = score, index, ask_cores
+                for level in emptied:
+                    kind.drop(level)
+        if best_index < 0:
             return None
-        index, _, _, ask_cores = best
-        ask = Ask(ask_cores, layer.mem_min, layer.gpus_min, layer.gpu_mem_min)
-        return Best(self._hosts[index], ask, best_score)
+        return Best(self._hosts[best_index], Ask(best_cores, ask_mem, ask_gpus, ask_gpu_mem), best_score)
 
-    def _fresh_top(
-        self,
-        kind: HostClass,
-        level: LevelKey,
-        heap: List[Tuple[int, int]],
-        refused: Optional[Set[int]],
-        host_frames_max: int,
-    ) -> int:
+    def _fresh_top(self, kind: HostClass, level: LevelKey, refused: Optional[Set[int]], host_frames_max: int) -> int:
         """Memory in use of the level's best host that is up to date, or -1 when the level has run empty."""
+        heap = kind.levels[level]
         while heap:
             used_mem, index = heap[0]
             host = self._hosts[index]
-            fresh = (
-                host.mem - host.idle_mem == used_mem
-                and host.idle_cores == -level[0]
-                and host.idle_gpus == -level[1]
-                and host.idle_gpu_mem == -level[2]
+            stale = (
+                host.idle_cores != -level[0]
+                or host.mem - host.idle_mem != used_mem
+                or host.idle_gpus != -level[1]
+                or host.idle_gpu_mem != -level[2]
             )
-            closed = (host_frames_max and host.frames >= host_frames_max) or (refused is not None and index in refused)
-            if fresh and not closed:
+            closed = (refused is not None and index in refused) or 0 < host_frames_max <= host.frames
+            if not stale and not closed:
                 return used_mem
             heappop(heap)
-            if not fresh and not closed and host.idle_cores > 0 and host.idle_mem > 0:
+            if not closed and host.idle_cores > 0 and host.idle_mem > 0:
                 kind.push(host)
         return -1

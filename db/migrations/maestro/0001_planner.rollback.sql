@@ -5,6 +5,7 @@ drop table maestro.completion;
 drop table maestro.host_order;
 drop table maestro.launcher;
 drop table maestro.launch;
+drop table maestro.layer_mark;
 drop table maestro.layer_wait;
 drop table maestro.placement;
 drop table maestro.tick;

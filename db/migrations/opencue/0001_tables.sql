@@ -603,17 +603,18 @@ create table frame (
     constraint c_frame_pk_job foreign key (pk_job) references job (pk_job),
     constraint c_frame_pk_layer foreign key (pk_layer) references layer (pk_layer)
 ) with (
-    fillfactor = 70,
+    -- Room for a frame's next version on its own page: no index names a column that a run changes, so starting and
+    -- ending a frame writes the heap page alone.
+    fillfactor = 60,
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_analyze_scale_factor = 0.05,
     autovacuum_vacuum_cost_delay = 0
 );
 comment on table frame is 'a frame; int_version is its optimistic lock';
--- the tick takes the first n waiting frames of a layer
-create index i_frame_layer_dispatch_waiting on frame (pk_layer, int_dispatch_order, int_layer_order)
-    where str_state = 'WAITING';
--- frames of a layer: release of depends, recounts, deletion
-create index i_frame_pkjoblayer on frame (pk_layer);
+-- The tick takes the first n waiting frames of a layer; also release of depends, recounts and deletion by layer.
+-- OpenCue's own index holds WAITING frames alone, which makes every change of state write to all indexes of the frame;
+-- ours holds all, and maestro.layer_mark says where a layer's waiting frames begin.
+create index i_frame_layer_dispatch on frame (pk_layer, int_dispatch_order, int_layer_order);
 
 create table depend (
     pk_depend          varchar(36) not null,

@@ -137,7 +137,8 @@ declare
     v_deltas     bigint[];
     v_started    timestamptz[];
     v_stopped    timestamptz[];
-    v_job_keys   text[];
+    v_woken      text[];
+    v_orders     bigint[];
 begin
     -- v_layers .. v_deltas are parallel: one entry a layer and state, the state's change summed over the statement.
     -- The times stand with the layer's RUNNING entry, which any start or stop gives it.
@@ -145,7 +146,7 @@ begin
         with changed as materialized (
             select n.pk_frame, n.pk_layer, n.pk_job, n.str_name, n.str_host, n.int_cores, n.int_mem_reserved,
                    n.int_gpus, n.int_gpu_mem_reserved, n.int_mem_max_used, n.int_gpu_mem_max_used, n.int_exit_status,
-                   n.ts_started, n.ts_stopped, o.str_state as old_state, n.str_state as new_state
+                   n.ts_started, n.ts_stopped, n.int_dispatch_order, o.str_state as old_state, n.str_state as new_state
               from new_frame n
               join old_frame o on o.pk_frame = n.pk_frame and o.str_state <> n.str_state
         ), ended as (
@@ -182,11 +183,17 @@ begin
              cross join lateral (values (m.old_state, - m.frames), (m.new_state, m.frames)) d (state, frames)
              group by m.pk_layer, m.pk_job, d.state
         )
+        , woken as (
+            select pk_layer, min(int_dispatch_order) as first
+              from changed where new_state = 'WAITING' group by pk_layer
+        )
         select array_agg(pk_layer), array_agg(pk_job), array_agg(state), array_agg(frames),
-               array_agg(started), array_agg(stopped)
+               array_agg(started), array_agg(stopped),
+               (select array_agg(pk_layer order by pk_layer) from woken),
+               (select array_agg(first order by pk_layer) from woken)
           from delta
     $sql$
-    into v_layers, v_jobs, v_states, v_deltas, v_started, v_stopped
+    into v_layers, v_jobs, v_states, v_deltas, v_started, v_stopped, v_woken, v_orders
     using public.cue_history_off();
 
     if v_layers is null then
@@ -257,6 +264,15 @@ begin
          group by u.pk_job
       ) d
      where s.pk_job = d.pk_job;
+
+    -- A frame that waits again must not lie before its layer's mark. The layer_stat rows locked above keep the tick
+    -- from moving the mark meanwhile. Without schema maestro nobody reads marks.
+    if v_woken is not null and to_regclass('maestro.layer_mark') is not null then
+        update maestro.layer_mark m
+           set first_order = w.first_order
+          from unnest(v_woken, v_orders) as w (pk_layer, first_order)
+         where m.pk_layer = w.pk_layer and m.first_order > w.first_order;
+    end if;
 
     return null;
 end
