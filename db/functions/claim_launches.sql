@@ -1,0 +1,121 @@
+-- claim_launches: hand up to p_max bookings to one launcher, with all it needs to tell the hosts.
+-- Called by the launchers' launch duty, any number of them at once; answered by finish_launches. Oldest first.
+-- Taken: ready rows, and claimed rows whose claim is older than launch_claim_seconds and whose launcher fell silent
+-- (a living launcher with a slow call keeps its claim). `attempts` above 1 means that an earlier attempt may have
+-- reached the host: ask it before sending. Rows whose booking is gone (proc deleted, holds another frame, frame no
+-- longer RUNNING) are deleted on the way.
+-- Locks: launch rows, those that another session holds are skipped; nothing else. Errors: none of its own.
+create or replace function maestro.claim_launches(p_launcher_id bigint, p_max integer) returns jsonb
+language plpgsql volatile security definer
+set search_path = pg_catalog, public, pg_temp
+-- A few hundred rows are joined by their keys; the tables are large and their statistics lag behind.
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+as $$
+declare
+    v_expired timestamptz := now() - make_interval(secs => maestro.setting('launch_claim_seconds')::integer);
+    v_answer jsonb;
+begin
+    with picked as materialized (
+        select l.launch_id, l.pk_proc, l.pk_frame, l.state = 'claimed' as reclaimed
+          from maestro.launch as l
+         where l.state = 'ready'
+            or (l.state = 'claimed' and l.claimed_at < v_expired and not maestro.launcher_is_alive(l.claimed_by))
+         order by l.launch_id
+         limit p_max
+           for update skip locked
+    ),
+    booked as materialized (
+        select k.launch_id, k.reclaimed, p.pk_proc, p.pk_frame, p.pk_layer, p.pk_job, p.int_cores_reserved,
+               p.int_mem_reserved, p.int_gpus_reserved, p.int_gpu_mem_reserved, p.b_local,
+               f.str_name as frame_name, f.int_number as frame_number, h.str_name as host_name, d.target as dial
+          from picked as k
+          join proc as p on p.pk_proc = k.pk_proc and p.pk_frame = k.pk_frame
+          join frame as f on f.pk_frame = p.pk_frame and f.str_state = 'RUNNING'
+          join host as h on h.pk_host = p.pk_host
+          left join maestro.host_dial as d on d.str_name = h.str_name
+    ),
+    obsolete as (
+        delete from maestro.launch as l
+         using picked as k
+         where l.launch_id = k.launch_id
+           and not exists (select from booked as b where b.launch_id = k.launch_id)
+    ),
+    claimed as (
+        update maestro.launch as l
+           set state = 'claimed', claimed_by = p_launcher_id, claimed_at = clock_timestamp(),
+               attempts = l.attempts + 1, error = null
+          from booked as b
+         where l.launch_id = b.launch_id
+        returning l.launch_id, l.attempts
+    ),
+    layers as (
+        select jsonb_object_agg(y.pk_layer, jsonb_build_object(
+                   'name', y.str_name,
+                   'cmd', y.str_cmd,
+                   'range', y.str_range,
+                   'chunk', y.int_chunk_size,
+                   'threadable', y.b_threadable,
+                   'mem_min', y.int_mem_min,
+                   'env', (
+                       select coalesce(jsonb_object_agg(e.str_key, coalesce(e.str_value, '')), '{}')
+                         from layer_env as e
+                        where e.pk_layer = y.pk_layer and e.str_key is not null
+                   )
+               )) as list
+          from layer as y
+         where y.pk_layer in (select b.pk_layer from booked as b)
+    ),
+    jobs as (
+        select jsonb_object_agg(j.pk_job, jsonb_build_object(
+                   'name', j.str_name,
+                   'show', j.str_show,
+                   'shot', j.str_shot,
+                   'user', j.str_user,
+                   'uid', j.int_uid,
+                   'log_dir', j.str_log_dir,
+                   'os', coalesce(j.str_os, ''),
+                   'loki_url', coalesce(j.str_loki_url, ''),
+                   'env', (
+                       select coalesce(jsonb_object_agg(e.str_key, coalesce(e.str_value, '')), '{}')
+                         from job_env as e
+                        where e.pk_job = j.pk_job and e.str_key is not null
+                   )
+               )) as list
+          from job as j
+         where j.pk_job in (select b.pk_job from booked as b)
+    )
+    select jsonb_build_object(
+               'launches', coalesce((
+                   select jsonb_agg(jsonb_build_object(
+                              'launch_id', b.launch_id,
+                              'pk_proc', b.pk_proc,
+                              'pk_frame', b.pk_frame,
+                              'frame_name', b.frame_name,
+                              'frame_number', b.frame_number,
+                              'pk_layer', b.pk_layer,
+                              'pk_job', b.pk_job,
+                              'host_name', b.host_name,
+                              'dial', b.dial,
+                              'cores', b.int_cores_reserved,
+                              'mem', b.int_mem_reserved,
+                              'gpus', b.int_gpus_reserved,
+                              'gpu_mem', b.int_gpu_mem_reserved,
+                              'local', b.b_local,
+                              'attempts', c.attempts,
+                              'reclaimed', b.reclaimed
+                          ) order by b.launch_id)
+                     from booked as b
+                     join claimed as c using (launch_id)
+               ), '[]'),
+               'layers', coalesce((select y.list from layers as y), '{}'),
+               'jobs', coalesce((select j.list from jobs as j), '{}')
+           )
+      into v_answer;
+    return v_answer;
+end
+$$;
+comment on function maestro.claim_launches(bigint, integer) is
+    'Claims up to p_max bookings for a launcher, oldest first. Returns {"launches": [...], "layers": {pk_layer: ...}, '
+    '"jobs": {pk_job: ...}}; cores in core points, memory in KiB. Skips rows that others hold; removes obsolete ones.';

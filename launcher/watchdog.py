@@ -1,0 +1,59 @@
+"""Duty watchdog: a thread that ends the process when a duty makes no progress, for the supervisor to start a fresh one.
+
+A process that lives and does nothing looks well from outside. Other launchers take over its claims meanwhile. Under
+systemd the unit's own watchdog is fed from here, so that a frozen process is noticed as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import socket
+import sys
+import threading
+import time
+
+from launcher import log
+from launcher.state import State
+
+EXIT_STATUS = 70  # EX_SOFTWARE: an inner fault
+CHECK_S = 1.0
+
+
+def stuck(beats: dict[str, float], now: float, limit_s: float) -> str | None:
+    """Name of a duty whose last progress is longer ago than the limit, or None. Times are monotonic seconds."""
+    late = {duty: now - at for duty, at in beats.items() if now - at > limit_s}
+    return max(late, key=lambda duty: late[duty]) if late else None
+
+
+class Watchdog:
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        if self._state.config.watchdog_s:
+            threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(CHECK_S):
+            duty = stuck(dict(self._state.beats), time.monotonic(), self._state.config.watchdog_s)
+            if duty is None:
+                notify("WATCHDOG=1")
+                continue
+            log.error("watchdog: no progress, ending the process", duty=duty, limit_s=self._state.config.watchdog_s)
+            faulthandler.dump_traceback(sys.stderr)
+            os._exit(EXIT_STATUS)
+
+
+def notify(message: str) -> None:
+    """Tell systemd, where it asked to be told."""
+    path = os.environ.get("NOTIFY_SOCKET")
+    if not path:
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        sock.sendto(message.encode(), "\0" + path[1:] if path.startswith("@") else path)
