@@ -35,6 +35,8 @@ begin
             'A proc that no report confirmed for this long is released.'),
         ('frame_verification_grace_seconds', 's', '120', 'integer', 0, 86400, null,
             'A frame that RQD runs without a booking is killed once it has run this long.'),
+        ('depend_satisfy_only_on_frame_success', '', 'true', 'boolean', null, null, null,
+            'true: an eaten frame does not release depends on that very frame; it always counts as done in its layer.'),
         ('launch_claim_seconds', 's', '15', 'integer', 1, 3600, null,
             'A claimed launch whose launcher fell silent may be claimed by another after this time.'),
         ('launch_confirm_seconds', 's', '20', 'integer', 1, 3600, null,

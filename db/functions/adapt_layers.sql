@@ -1,0 +1,69 @@
+-- adapt_layers: what finished runs teach about their layers: memory that was too little or too much, limits that
+-- are used up. Called by apply_completions. Locks: layer rows. Errors: none of its own.
+--
+-- Memory failure: the layer asks for what the run had reserved plus its service's increase, if that is more, and is no
+-- longer optimized. A layer with successes and frames still to come is lowered to its peak plus 256 MiB.
+-- A limit that names the exit status binds the layer to itself and holds it back for the limit's delay.
+create or replace function maestro.adapt_layers(p_done maestro.drained [], p_now timestamptz) returns void
+language plpgsql
+set search_path = pg_catalog, public, pg_temp
+set jit = off
+set enable_mergejoin = off
+as $$
+declare
+    -- KiB: room above the peak, and what a service adds that says nothing else.
+    v_room constant bigint := 262144;
+    v_increase constant bigint := 2097152;
+begin
+    if exists (select from unnest(p_done) as d where d.memory_failure) then
+        update layer as l set b_optimize = false, int_mem_min = greatest(l.int_mem_min, g.mem)
+        from (
+            select d.pk_layer, max(d.mem_reserved + coalesce(
+                ss.int_min_memory_increase, s.int_min_memory_increase, v_increase
+            )) as mem
+            from unnest(p_done) as d
+            join layer as w on w.pk_layer = d.pk_layer
+            left join show_service as ss
+                on ss.pk_show = d.pk_show and ss.str_name = trim(split_part(w.str_services, ',', 1))
+            left join service as s on s.str_name = trim(split_part(w.str_services, ',', 1))
+            where d.memory_failure
+            group by d.pk_layer
+        ) as g
+        where l.pk_layer = g.pk_layer and (l.b_optimize or l.int_mem_min < g.mem);
+    end if;
+
+    update layer as l set int_mem_min = m.int_max_rss + v_room
+    from layer_mem as m
+    join layer_stat as s on s.pk_layer = m.pk_layer
+    where m.pk_layer in (select d.pk_layer from unnest(p_done) as d where d.success)
+        and l.pk_layer = m.pk_layer and l.b_optimize and l.int_mem_min > m.int_max_rss + v_room
+        and m.int_max_rss > 0 and s.int_waiting_count + s.int_depend_count > 0;
+
+    if exists (select from unnest(p_done) as d where d.pk_limit_record is not null and d.state = 'WAITING') then
+        insert into layer_limit (pk_layer_limit, pk_layer, pk_limit_record, str_source)
+        select gen_random_uuid()::text, g.pk_layer, g.pk_limit_record, 'AUTO'
+        from (
+            select distinct d.pk_layer, d.pk_limit_record
+            from unnest(p_done) as d
+            join limit_record as r on r.pk_limit_record = d.pk_limit_record
+            where d.state = 'WAITING' and r.b_auto_tag
+        ) as g
+        on conflict (pk_layer, pk_limit_record) do nothing;
+
+        update layer as l set ts_start_after = g.start_after, str_start_after_reason = left(g.reason, 255)
+        from (
+            select distinct on (d.pk_layer)
+                d.pk_layer, p_now + make_interval(mins => r.int_delay_minutes) as start_after,
+                format('limit %s: a frame ended with exit status %s', r.str_name, r.int_exit_status) as reason
+            from unnest(p_done) as d
+            join limit_record as r on r.pk_limit_record = d.pk_limit_record
+            where d.state = 'WAITING' and r.int_delay_minutes > 0
+            order by d.pk_layer, r.int_delay_minutes desc
+        ) as g
+        where l.pk_layer = g.pk_layer and (l.ts_start_after is null or l.ts_start_after < g.start_after);
+    end if;
+end
+$$;
+comment on function maestro.adapt_layers(maestro.drained [], timestamp with time zone) is
+    'Raises layers'' memory after memory failures, lowers optimized ones to their peak, and holds layers back whose '
+    'frames ended with a limit''s exit status.';

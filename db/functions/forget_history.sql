@@ -1,0 +1,43 @@
+-- forget_history: deletes ticks, placements, refused launches and faults older than history_hours. Part of the sweep.
+-- At most 20,000 rows of each a call. Locks: the deleted rows. Result: rows deleted.
+create or replace function maestro.forget_history(p_now timestamptz) returns bigint
+language plpgsql
+set search_path = pg_catalog, public, pg_temp
+set jit = off
+as $$
+declare
+    v_limit constant integer := 20000;
+    v_before constant timestamptz := p_now - make_interval(hours => maestro.setting('history_hours')::integer);
+    v_last bigint;
+    v_rows bigint;
+    v_count bigint := 0;
+begin
+    select max(t.tick_id) into v_last from maestro.tick as t where t.started_at < v_before;
+    if v_last is not null then
+        delete from maestro.placement where ctid = any(array(
+            select p.ctid from maestro.placement as p where p.tick_id <= v_last limit v_limit
+        ));
+        get diagnostics v_count = row_count;
+        -- A tick outlives its placements, which are found by it.
+        if v_count < v_limit then
+            delete from maestro.tick where tick_id in (
+                select t.tick_id from maestro.tick as t where t.tick_id <= v_last order by t.tick_id limit v_limit
+            );
+            get diagnostics v_rows = row_count;
+            v_count := v_count + v_rows;
+        end if;
+    end if;
+    delete from maestro.launch where launch_id in (
+        select l.launch_id from maestro.launch as l where l.state = 'refused' and l.created_at < v_before limit v_limit
+    );
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    delete from maestro.fault where fault_id in (
+        select f.fault_id from maestro.fault as f where f.at < v_before order by f.fault_id limit v_limit
+    );
+    get diagnostics v_rows = row_count;
+    return v_count + v_rows;
+end
+$$;
+comment on function maestro.forget_history(timestamp with time zone) is
+    'Deletes a bounded batch of ticks, placements, refused launches and faults older than history_hours; returns rows.';

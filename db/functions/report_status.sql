@@ -1,0 +1,70 @@
+-- report_status: the periodic reports of hosts (HostReport, an object or an array, protobuf's JSON form).
+-- Called by the launchers' intake, or by hand. A fixed number of statements, whatever the number of hosts and frames.
+-- Of several reports of one host the last counts. Result: {"hosts": n, "kills": orders written}.
+--
+-- Running frames: a run is ours if its resource id is a proc of that host that holds that frame; only then its usage
+-- is stored and its booking confirmed (ts_ping). A report that lists a frame whose completion has been applied finds no
+-- proc and so changes nothing. See grow_reservations and order_kills for the rest.
+-- Never waits for a tick: rows that it holds are skipped, the next report is due within seconds. So no deadlock with
+-- one is possible. Locks: host_stat (sorted, waits for other reports only), then host, proc, host, frame, layer_mem,
+-- job_mem, all with skip locked.
+-- Errors: QM001 for a report that cannot be right; nothing of the call is stored then.
+create or replace function maestro.report_status(
+    p_report jsonb, p_now timestamptz default now()
+) returns jsonb
+language plpgsql
+security definer
+set search_path = pg_catalog, public, pg_temp
+set jit = off
+set enable_mergejoin = off
+as $$
+declare
+    v_hosts maestro.host_report [];
+    v_runs maestro.run_report [];
+    v_ours text [];
+    v_kills integer := 0;
+begin
+    with parsed as materialized (
+        select distinct on ((r.report).name) r.report, r.frames
+        from (
+            select maestro.parse_host(e.body -> 'host', 'report') as report, e.body -> 'frames' as frames, e.place
+            from jsonb_array_elements(maestro.report_list(p_report, 'host report')) with ordinality as e (body, place)
+        ) as r
+        order by (r.report).name, r.place desc
+    )
+    select
+        (select array_agg(p.report) from parsed as p),
+        (
+            select array_agg(maestro.parse_run((p.report).name, f))
+            from parsed as p
+            cross join lateral jsonb_array_elements(
+                case jsonb_typeof(p.frames) when 'array' then p.frames else '[]' end
+            ) as f
+        )
+    into v_hosts, v_runs;
+    if v_hosts is null then
+        return jsonb_build_object('hosts', 0, 'kills', 0);
+    end if;
+    perform maestro.save_hosts(v_hosts, false, p_now);
+
+    if v_runs is not null then
+        v_ours := array(
+            select p.pk_proc
+            from unnest(v_runs) as r
+            join proc as p on p.pk_proc = r.pk_proc and p.pk_frame = r.pk_frame
+            join host as h on h.pk_host = p.pk_host and h.str_name = r.host_name
+            order by p.pk_proc
+            for no key update of p skip locked
+        );
+        if cardinality(v_ours) > 0 then
+            perform maestro.save_usage(v_runs, v_ours, p_now);
+            perform maestro.grow_reservations(v_runs, v_ours);
+        end if;
+        v_kills := maestro.order_kills(v_runs, p_now);
+    end if;
+    return jsonb_build_object('hosts', cardinality(v_hosts), 'kills', v_kills);
+end
+$$;
+comment on function maestro.report_status(jsonb, timestamp with time zone) is
+    'Takes HostReports (object or array; snake_case or camelCase; int64 as strings): {"hosts": n, "kills": n}. Unknown '
+    'hosts are created. QM001 for a report that cannot be right; then nothing is stored.';
