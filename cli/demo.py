@@ -75,7 +75,8 @@ def _tell(console: Console, summary: dict[str, Any], keep: bool) -> None:
     lines = [
         f"{summary['frames_succeeded']} of {summary['frames_total']} frames {sheet}, in {summary['seconds']:.0f} s",
         f"frames by host: {hosts}",
-        f"{summary['ticks']} ticks, {summary['mean_tick_ms']:g} ms on average",
+        f"{summary['ticks']} ticks, {summary['mean_tick_ms']:g} ms on average; {summary['ticks_by_pg_cron']} of them by"
+        " pg_cron, those before its first full minute called by the demo",
         f"{summary['accounting_faults']} accounting faults; {whole}",
         f"pictures: {runner.pictures()}",
     ]

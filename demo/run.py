@@ -71,7 +71,7 @@ def run(frames: int, keep: bool, say: Callable[[str], None], show: Callable[[Pro
     started = time.monotonic()
     packages.ensure(("time",))
     processes.end(directory(), _farm_pid())
-    _clear()
+    clear()
     private = cluster.Cluster.default()
     was_running = private.running()
     kept = False
@@ -81,12 +81,12 @@ def run(frames: int, keep: bool, say: Callable[[str], None], show: Callable[[Pro
         with connect(private.dsn()) as connection:
             say("installing Maestro")
             install(connection, standalone=True)
-            _configure(connection)
-            with _ticking(connection), _farm(private.dsn()) as process:
+            configure(connection)
+            with ticking(connection) as cron_from, farm_process(private.dsn()) as process:
                 say(f"starting the launcher and {farm.HOSTS} RQDs")
-                _await_hosts(connection)
+                await_hosts(connection)
                 say(f"submitting a film of {frames} frames")
-                summary = _film(connection, frames, say, show)
+                summary = _film(connection, frames, cron_from, say, show)
                 if keep and process.stdin:
                     process.stdin.write(b"keep")
                     process.stdin.flush()
@@ -105,7 +105,7 @@ def run(frames: int, keep: bool, say: Callable[[str], None], show: Callable[[Pro
     return summary
 
 
-def _configure(connection: psycopg.Connection[Any]) -> None:
+def configure(connection: psycopg.Connection[Any]) -> None:
     """Settings of the demo's farm; jobs that an earlier demo did not finish are not taken up again."""
     with connection.cursor() as cursor:
         cursor.executemany(
@@ -116,11 +116,13 @@ def _configure(connection: psycopg.Connection[Any]) -> None:
 
 
 def _give_up_jobs(connection: psycopg.Connection[Any]) -> None:
-    connection.execute(
-        "select maestro.kill_job(j.pk_job) from public.job j join public.show s using (pk_show)"
+    left = connection.execute(
+        "select j.pk_job from public.job j join public.show s using (pk_show)"
         " where j.str_state = 'PENDING' and s.str_name = %s",
         [job.SHOW],
-    )
+    ).fetchall()
+    for (pk_job,) in left:
+        connection.execute("select maestro.kill_job(%s)", [pk_job])
 
 
 def _quiet(private: cluster.Cluster) -> None:
@@ -130,7 +132,7 @@ def _quiet(private: cluster.Cluster) -> None:
         _give_up_jobs(connection)
 
 
-def _clear() -> None:
+def clear() -> None:
     """An empty directory for this run."""
     shutil.rmtree(directory(), ignore_errors=True)
     for name in ("pictures", "logs", "tmp"):
@@ -145,7 +147,7 @@ def _farm_pid() -> int | None:
 
 
 @contextlib.contextmanager
-def _farm(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
+def farm_process(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
     """The farm's process; it ends when the pipe to it is closed, which happens even if we are killed."""
     with (directory() / "farm.log").open("wb") as log:
         process = subprocess.Popen(
@@ -163,18 +165,22 @@ def _farm(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @contextlib.contextmanager
-def _ticking(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Ticks by pg_cron; until its first minute begins, the same procedure is called from here."""
+def ticking(connection: psycopg.Connection[Any]) -> Iterator[float]:
+    """Ticks by pg_cron; until its first minute begins, the same procedure is called from here.
+
+    Yields the moment (seconds of the epoch) from which on all ticks are pg_cron's.
+    """
     chosen = schedule.schedule(connection, EVERY_MS)
-    rest = 60.0 - time.time() % 60.0
+    now = time.time()
     if chosen.schedule != schedule.MINUTELY:
-        yield
+        yield now
         return
+    rest = 60.0 - now % 60.0
     with connect(connection.info.dsn) as bridge:
         thread = threading.Thread(target=_tick_for, args=(bridge, rest), name="first minute", daemon=True)
         thread.start()
         try:
-            yield
+            yield now + rest
         finally:
             bridge.cancel()
             thread.join()
@@ -186,8 +192,9 @@ def _tick_for(bridge: psycopg.Connection[Any], seconds: float) -> None:
 
 
 def _film(
-    connection: psycopg.Connection[Any], frames: int, say: Callable[[str], None], show: Callable[[Progress], None]
-) -> dict[str, Any]:
+    connection: psycopg.Connection[Any], frames: int, cron_from: float,
+    say: Callable[[str], None], show: Callable[[Progress], None],
+) -> dict[str, Any]:  # fmt: skip
     """Submit the film, watch it to its end, and read the summary."""
     path = directory() / "film.xml"
     path.write_text(job.spec(frames, pictures()))
@@ -195,8 +202,8 @@ def _film(
     pk_job = submit_file(connection, str(path))["jobs"][0]["pk_job"]
     _watch(connection, pk_job, show)
     say("waiting for the last reports")
-    _settle(connection)
-    return _summary(connection, pk_job, frames, first_tick)
+    settle(connection)
+    return _summary(connection, pk_job, frames, first_tick, cron_from)
 
 
 def _watch(connection: psycopg.Connection[Any], pk_job: str, show: Callable[[Progress], None]) -> None:
@@ -224,7 +231,7 @@ def _watch(connection: psycopg.Connection[Any], pk_job: str, show: Callable[[Pro
         time.sleep(0.2)
 
 
-def _settle(connection: psycopg.Connection[Any]) -> None:
+def settle(connection: psycopg.Connection[Any]) -> None:
     """Wait until the demo's hosts have all of their memory and cores back."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < deadline:
@@ -238,7 +245,9 @@ def _settle(connection: psycopg.Connection[Any]) -> None:
         time.sleep(0.1)
 
 
-def _summary(connection: psycopg.Connection[Any], pk_job: str, frames: int, first_tick: int) -> dict[str, Any]:
+def _summary(
+    connection: psycopg.Connection[Any], pk_job: str, frames: int, first_tick: int, cron_from: float
+) -> dict[str, Any]:
     layers = {
         name: (total, succeeded)
         for name, total, succeeded in connection.execute(
@@ -254,9 +263,11 @@ def _summary(connection: psycopg.Connection[Any], pk_job: str, frames: int, firs
             [pk_job],
         ).fetchall()
     )
-    ticks, mean_ms = connection.execute(
-        "select count(*), coalesce(round(avg(ms), 1), 0)::float from maestro.tick where tick_id > %s", [first_tick]
-    ).fetchone() or (0, 0.0)
+    ticks, by_cron, mean_ms = connection.execute(
+        "select count(*), count(*) filter (where started_at >= to_timestamp(%s)),"
+        " coalesce(round(avg(ms), 1), 0)::float from maestro.tick where tick_id > %s",
+        [cron_from, first_tick],
+    ).fetchone() or (0, 0, 0.0)
     hosts = connection.execute(
         "select str_name, int_mem, int_mem_idle, int_cores, int_cores_idle from public.host"
         " where str_name like 'demo-host-%' order by str_name"
@@ -268,6 +279,7 @@ def _summary(connection: psycopg.Connection[Any], pk_job: str, frames: int, firs
         "contact_sheet": layers["contact"][1] == 1 and "contact.png" in files,
         "seconds": 0.0,
         "ticks": ticks,
+        "ticks_by_pg_cron": by_cron,
         "mean_tick_ms": mean_ms,
         "accounting_faults": _one(connection, "select count(*) from maestro.check_accounting()"),
         "hosts": len(hosts),
@@ -277,7 +289,7 @@ def _summary(connection: psycopg.Connection[Any], pk_job: str, frames: int, firs
     }
 
 
-def _await_hosts(connection: psycopg.Connection[Any]) -> None:
+def await_hosts(connection: psycopg.Connection[Any]) -> None:
     """Return when every RQD of this run has reported."""
     begin = _one(connection, "select now()")
     deadline = time.monotonic() + HOSTS_SECONDS
