@@ -1,1 +1,5 @@
-"""Job specifications: frame ranges, defaults and checks. Pure; runs in the database and in the launcher."""
+"""Job specifications: reading, defaults, checks, frames and depends; command tokens. Pure, no database.
+
+`parse` and `normalise` turn the JSON form into rows, `needs` says what of the farm they ask for, `tokens.substitute`
+makes a frame's command. Runs in the database and in the launcher.
+"""
