@@ -6,6 +6,7 @@
 -- cost the farm its frames.
 -- Restarted: a proc from before the boot report that no report since has listed is unbooked with 301, once the host
 -- has reported 15 s or more after its boot; a launch that is still open is left alone.
+-- Closed (by nimby, a person, a fault): launches to it that nobody has taken are undone.
 -- Drained: no proc left: the host is told to restart.
 -- Locks: host_stat with skip locked, then as unbook. Result: hosts that went DOWN.
 create or replace function maestro.sweep_hosts(p_now timestamptz) returns bigint
@@ -66,6 +67,14 @@ begin
             select from proc as p where p.pk_host = b.pk_host and p.ts_ping <= b.booted_at
         );
     end if;
+
+    perform maestro.recall_launches(
+        array(
+            select h.pk_host from host as h join host_stat as s on s.pk_host = h.pk_host
+            where h.str_lock_state <> 'OPEN' or s.str_state <> 'UP'
+        ),
+        p_now
+    );
 
     with rested as (
         update maestro.host_drain as d set state = 'restarting'

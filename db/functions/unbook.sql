@@ -33,7 +33,7 @@ begin
     with stopped as (
         update frame as f set
             str_state = coalesce(w.state, 'WAITING'),
-            int_exit_status = case w.state when 'EATEN' then 506 when 'WAITING' then 500 else p_exit_status end,
+            int_exit_status = case w.state when 'EATEN' then 506 else p_exit_status end,
             str_checkpoint_state = 'DISABLED',
             ts_stopped = p_now,
             ts_updated = p_now,

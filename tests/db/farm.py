@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Any
 
@@ -30,9 +31,13 @@ def column(db: Db, statement: str, *values: Any) -> list[Any]:
     return [row[0] for row in db.execute(statement, values).fetchall()]  # type: ignore[arg-type]
 
 
+def _is_json(value: Any) -> bool:
+    return isinstance(value, dict) or isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
 def call(db: Db, function: str, *values: Any) -> Any:
     """Result of a maestro function; dicts and lists of dicts go as jsonb."""
-    sent = [Jsonb(v) if isinstance(v, dict) or (isinstance(v, list) and v and isinstance(v[0], dict)) else v for v in values]
+    sent = [Jsonb(v) if _is_json(v) else v for v in values]
     marks = ", ".join(["%s"] * len(sent))
     return one(db, f"select maestro.{function}({marks})", *sent)
 
@@ -200,15 +205,15 @@ def host_report(name: str, frames: list[dict[str, Any]] | None = None, **host: A
 
 def run(proc: str, frame: str, rss: int = 0, age_seconds: float = 10, **more: Any) -> dict[str, Any]:
     """A RunningFrameInfo; KiB."""
-    import time
-
     return {
         "resource_id": proc, "frame_id": frame, "rss": str(rss), "max_rss": str(rss),
         "start_time": str(int((time.time() - age_seconds) * 1000)), **more,
     }
 
 
-def depend(db: Db, kind: str, er: dict[str, str], on: dict[str, str], any_frame: bool = False, parent: str | None = None) -> str:
+def depend(
+    db: Db, kind: str, er: dict[str, str], on: dict[str, str], any_frame: bool = False, parent: str | None = None
+) -> str:
     """A depend row; `er` and `on` hold job, layer, frame keys. Counts it on the frames that wait and holds them."""
     key = str(uuid.uuid4())
     db.execute(

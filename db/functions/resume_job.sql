@@ -1,0 +1,9 @@
+-- resume_job: the job is booked again. An operator's verb. Result: pk_job. Errors: QM002. Locks: the job row.
+create or replace function maestro.resume_job(p_job text) returns text
+language sql
+security definer
+set search_path = pg_catalog, public, pg_temp
+as $$
+    update job set b_paused = false, ts_updated = now() where pk_job = maestro.find_job(p_job) returning pk_job;
+$$;
+comment on function maestro.resume_job(text) is 'Resumes a paused job (name or id); returns its pk_job. QM002: no such job.';
