@@ -29,6 +29,7 @@ from submit.api import submit_file
 
 EVERY_MS = 500
 HOSTS_SECONDS = 60.0  # until all RQDs have reported
+FARM_STOP_SECONDS = 20.0
 STALL_SECONDS = 120.0  # without any frame ending, the demo gives up
 SETTLE_SECONDS = 30.0  # from the last frame to books that balance
 
@@ -89,7 +90,7 @@ def run(frames: int, keep: bool, say: Callable[[str], None], show: Callable[[Pro
                 summary = _film(connection, frames, cron_from, say, show)
                 if keep and process.stdin:
                     process.stdin.write(b"keep")
-                    process.stdin.flush()
+                    process.stdin.close()
                     kept = True
     except psycopg.Error as error:
         raise from_database(error) from error
@@ -148,7 +149,10 @@ def _farm_pid() -> int | None:
 
 @contextlib.contextmanager
 def farm_process(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The farm's process; it ends when the pipe to it is closed, which happens even if we are killed."""
+    """The farm's process; it ends when the pipe to it is closed, which happens even if we are killed.
+
+    A caller that wrote `keep` and closed the pipe itself leaves it running.
+    """
     with (directory() / "farm.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "demo.farm", "--directory", str(directory()), "--dsn", dsn],
@@ -159,9 +163,10 @@ def farm_process(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
-        if process.stdin:
-            with contextlib.suppress(OSError):
-                process.stdin.close()
+        if process.stdin and not process.stdin.closed:
+            process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(FARM_STOP_SECONDS)
 
 
 @contextlib.contextmanager
