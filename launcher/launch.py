@@ -307,6 +307,10 @@ class LaunchDuty:
         self._state.metrics.salvaged.inc()
         return True
 
+    def in_doubt(self) -> int:
+        """How many launches wait to be asked about."""
+        return sum(len(host.to_ask) for host in self._active)
+
     # Outcomes
 
     def _done(self, launch: Launch, outcome: str, words: str = "") -> None:

@@ -153,6 +153,9 @@ class MetricsServer:
         log.info("metrics", address=self._state.config.metrics)
         async with server:
             await self._state.finished.wait()
+        await self.close()
+
+    async def close(self) -> None:
         await self._link.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -106,6 +106,9 @@ class Verify:
             except psycopg.Error as error:
                 log.exception("verify failed", error)
             await first_of(state.draining, timeout_s=seconds)
+        await self.close()
+
+    async def close(self) -> None:
         await self._link.close()
 
     async def _unless_draining(self) -> None:

@@ -83,7 +83,7 @@ class FakeRqd(rqd_pb2_grpc.RqdInterfaceServicer):  # type: ignore[misc]
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: Any = None
-        self._channel: Any = None
+        self._channels: list[Any] = []
         self._stub: Any = None
         self.port = 0
 
@@ -103,8 +103,8 @@ class FakeRqd(rqd_pb2_grpc.RqdInterfaceServicer):  # type: ignore[misc]
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._server is not None:
             await self._server.stop(0)
-        if self._channel is not None:
-            await self._channel.close()
+        for channel in self._channels:
+            await channel.close()
 
     def host(self, name: str) -> FakeHost:
         return self.hosts.setdefault(name, FakeHost(name))
@@ -221,11 +221,17 @@ class FakeRqd(rqd_pb2_grpc.RqdInterfaceServicer):  # type: ignore[misc]
 
     # Reports to the intake
 
+    def report_to(self, intake: str) -> None:
+        """Send reports to another intake (host:port) from now on."""
+        self._intake = intake
+        self._stub = None
+
     def _reports(self) -> Any:
         if self._stub is None:
             quick = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
-            self._channel = grpc.aio.insecure_channel(self._intake, options=quick)
-            self._stub = report_pb2_grpc.RqdReportInterfaceStub(self._channel)
+            channel = grpc.aio.insecure_channel(self._intake, options=quick)
+            self._channels.append(channel)
+            self._stub = report_pb2_grpc.RqdReportInterfaceStub(channel)
         return self._stub
 
     async def report_startup(self, host_name: str) -> None:
