@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -64,11 +65,12 @@ class RunningDemo:
 
     def launchers(self) -> list[int]:
         """Process ids of the launcher."""
-        return [
-            number
-            for number in processes.marked(self.directory)
-            if b"launcher" in Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
-        ]
+        found = []
+        for number in processes.marked(self.directory):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                if b"launcher" in Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0"):
+                    found.append(number)
+        return found
 
 
 def wait_for(what: str, condition: Callable[[], Any], seconds: float = 120.0) -> Any:
