@@ -1,1 +1,1 @@
-"""Reads job specifications (OpenCue XML or JSON) and submits them."""
+"""Job submission from files: OpenCue's spec XML to the JSON form, and the call of maestro.submit_job."""
