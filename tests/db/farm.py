@@ -32,7 +32,7 @@ def column(db: Db, statement: str, *values: Any) -> list[Any]:
 
 
 def _is_json(value: Any) -> bool:
-    return isinstance(value, dict) or isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
 
 
 def call(db: Db, function: str, *values: Any) -> Any:
@@ -234,3 +234,20 @@ def depend(
 def accounting(db: Db) -> list[Any]:
     """Counters that lie; every test ends on this being empty."""
     return db.execute("select * from maestro.check_accounting()").fetchall()
+
+
+def tick(db: Db) -> dict[str, Any]:
+    """One real tick; it must not have failed."""
+    answer = dict(one(db, "select public.maestro_tick()"))
+    assert answer["status"] == "planned", answer
+    assert answer["errors"] == [], answer
+    return answer
+
+
+def running(db: Db, job: str) -> list[tuple[str, str]]:
+    """(pk_proc, pk_frame) of what runs of a job, in order of frame number."""
+    return db.execute(
+        "select p.pk_proc, p.pk_frame from proc p join frame f using (pk_frame) where p.pk_job = %s"
+        " order by f.int_layer_order, f.str_name",
+        [job],
+    ).fetchall()
