@@ -111,12 +111,12 @@ at = mark("commit", at)
 
 # 9 publish: what was decided, and one notification
 waits = plan.waits if plan else {}
-if decision:
-    rows = tick.placement_rows(decision, lost)
+if plan and plan.placements:
     call(
-        "select maestro.publish_placements($1, $2, $3, $4, $5, $6, $7, $8)",
+        "insert into maestro.tick_plan (tick_id, layers, hosts, layer, host, frames, score, outcome)"
+        " values ($1, $2, $3, $4, $5, $6, $7, $8)",
         ["bigint", "text[]", "text[]", "int[]", "int[]", "int[]", "float8[]", "text[]"],
-        [p_tick_id, decision.layers, decision.hosts, *rows],
+        [p_tick_id, decision.layers, decision.hosts, *tick.placement_rows(decision, lost)],
     )
 call(
     "select maestro.publish_waits($1, $2, $3, $4)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Dict, List, NamedTuple, Set, Tuple
 
 from planner.model import THREAD_ALL
@@ -24,6 +25,7 @@ def short_name(name: str) -> str:
     return lowered if lowered.replace(".", "").isdigit() else lowered.split(".")[0]
 
 
+@lru_cache(maxsize=1 << 16)  # hosts' tags seldom change, and a session plans many ticks
 def normalized_tags(tags: str, name: str) -> str:
     """Host tags without the host's own name (short or full, any case), duplicates and order."""
     own = {name.lower(), short_name(name)}

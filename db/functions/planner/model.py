@@ -15,7 +15,7 @@ class Host:
 
     __slots__ = (
         "cores", "frames", "gpu_mem", "gpus", "group", "idle_cores", "idle_gpu_mem", "idle_gpus", "idle_mem",
-        "index", "mem", "name", "pk_alloc", "pk_host", "thread_mode",
+        "index", "mem", "name", "pk_alloc", "pk_host", "thread_mode", "version",
     )  # fmt: skip
 
     def __init__(
@@ -32,6 +32,7 @@ class Host:
         self.cores, self.mem, self.gpus, self.gpu_mem = total
         self.idle_cores, self.idle_mem, self.idle_gpus, self.idle_gpu_mem = idle
         self.frames = 0  # booked onto it in this tick
+        self.version = 0  # counts changes: who kept something of the host sees by it that the host moved on
 
     def take(self, ask: "Ask") -> None:
         """Book one frame of size `ask`."""
@@ -40,6 +41,7 @@ class Host:
         self.idle_gpus -= ask.gpus
         self.idle_gpu_mem -= ask.gpu_mem
         self.frames += 1
+        self.version += 1
 
 
 class Ask(NamedTuple):

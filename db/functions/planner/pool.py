@@ -20,6 +20,8 @@ from planner.size import cores_asked
 LevelKey = Tuple[int, int, int]  # idle cores, gpus and gpu memory, negated: sorted order is most idle first
 ClassKey = Tuple[int, int, int, int, int, str]  # totals, thread mode, alloc
 
+Entry = Tuple[int, int, int]  # memory in use, host index, host version
+
 # Bounds are compared to scores that were summed in another order: a margin far above rounding, far below any real gap.
 MARGIN = 1.0 - 1e-9
 
@@ -42,7 +44,7 @@ class HostClass:
         self.cores, self.mem, self.gpus, self.gpu_mem = host.cores, host.mem, host.gpus, host.gpu_mem
         self.thread_mode = host.thread_mode
         self.keys: List[LevelKey] = []  # sorted
-        self.levels: Dict[LevelKey, List[Tuple[int, int]]] = {}  # heap of (memory in use, host index)
+        self.levels: Dict[LevelKey, List[Entry]] = {}  # a heap each
         self.core_terms: Dict[Tuple[int, int], float] = {}  # (points asked, points idle) -> score term
 
     def push(self, host: Host) -> None:
@@ -52,7 +54,7 @@ class HostClass:
         if heap is None:
             self.levels[key] = heap = []
             insort(self.keys, key)
-        heappush(heap, (host.mem - host.idle_mem, host.index))
+        heappush(heap, (host.mem - host.idle_mem, host.index, host.version))
 
     def drop(self, key: LevelKey) -> None:
         """Forget a level that has run empty."""
@@ -91,7 +93,9 @@ class Pool:
         `headroom` gives the core points that caps leave the layer in an allocation. Hosts of `refused` (indexes) and
         those that have `host_frames_max` frames of this tick (0: no such cap) leave the pool for good.
         """
+        hosts = self._hosts
         settings = self._settings
+        capped = bool(refused) or host_frames_max > 0
         weight_cores, weight_mem = settings.weight_cores, settings.weight_mem
         asked, ask_mem, ask_gpus, ask_gpu_mem = layer.cores_min, layer.mem_min, layer.gpus_min, layer.gpu_mem_min
         best_score = 0.0
@@ -129,10 +133,14 @@ class Pool:
                         if fixed:
                             break
                         continue
-                    used_mem = self._fresh_top(kind, level, refused, host_frames_max)
-                    if used_mem < 0:
-                        emptied.append(level)
-                        continue
+                    heap = kind.levels[level]
+                    used_mem, index, version = heap[0]
+                    if version != hosts[index].version or capped:
+                        self._refresh(kind, heap, refused, host_frames_max)
+                        if not heap:
+                            emptied.append(level)
+                            continue
+                        used_mem, index, version = heap[0]
                     if used_mem + ask_mem > mem:
                         continue
                     score = core_term + weight_mem * (exp((used_mem + ask_mem) / mem) - exp(used_mem / mem))
@@ -140,31 +148,22 @@ class Pool:
                         score += term(settings.weight_gpus, kind.gpus + level[1], ask_gpus, kind.gpus)
                     if ask_gpu_mem:
                         score += term(settings.weight_gpu_mem, kind.gpu_mem + level[2], ask_gpu_mem, kind.gpu_mem)
-                    index = kind.levels[level][0][1]
                     if best_index < 0 or score < best_score or (score == best_score and index < best_index):
                         best_score, best_index, best_cores = score, index, ask_cores
                 for level in emptied:
                     kind.drop(level)
         if best_index < 0:
             return None
-        return Best(self._hosts[best_index], Ask(best_cores, ask_mem, ask_gpus, ask_gpu_mem), best_score)
+        return Best(hosts[best_index], Ask(best_cores, ask_mem, ask_gpus, ask_gpu_mem), best_score)
 
-    def _fresh_top(self, kind: HostClass, level: LevelKey, refused: Optional[Set[int]], host_frames_max: int) -> int:
-        """Memory in use of the level's best host that is up to date, or -1 when the level has run empty."""
-        heap = kind.levels[level]
+    def _refresh(self, kind: HostClass, heap: List[Entry], refused: Optional[Set[int]], host_frames_max: int) -> None:
+        """Drop closed hosts from the top of a level's heap and move those that changed, until the top holds."""
         while heap:
-            used_mem, index = heap[0]
+            _, index, version = heap[0]
             host = self._hosts[index]
-            stale = (
-                host.idle_cores != -level[0]
-                or host.mem - host.idle_mem != used_mem
-                or host.idle_gpus != -level[1]
-                or host.idle_gpu_mem != -level[2]
-            )
             closed = (refused is not None and index in refused) or 0 < host_frames_max <= host.frames
-            if not stale and not closed:
-                return used_mem
+            if version == host.version and not closed:
+                return
             heappop(heap)
             if not closed and host.idle_cores > 0 and host.idle_mem > 0:
                 kind.push(host)
-        return -1

@@ -7,6 +7,6 @@ drop table maestro.launcher;
 drop table maestro.launch;
 drop table maestro.layer_mark;
 drop table maestro.layer_wait;
-drop table maestro.placement;
+drop table maestro.tick_plan;
 drop table maestro.tick;
 drop table maestro.setting;
