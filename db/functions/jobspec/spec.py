@@ -9,11 +9,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-from planner.units import kib_from_gib, kib_from_mib, points_from_cores
-
 from jobspec import framerange
 from jobspec.errors import Path, SpecError
 from jobspec.reader import Reader, clip
+from planner.units import kib_from_gib, kib_from_mib, points_from_cores
 
 LAYERS_MAX = 2000  # per job
 CORES_MAX = 100_000  # core points of a frame: 1000 cores
