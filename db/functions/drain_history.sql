@@ -53,7 +53,7 @@ begin
         o.pk_frame, o.pk_layer, o.pk_job, o.str_name, 'RUNNING', o.int_mem_reserved, o.int_cores,
         left(o.str_host, 64), o.pk_alloc, o.int_ts, o.int_gpus, o.int_gpu_mem_reserved, current_date,
         coalesce(o.stopped, 0), coalesce(o.mem_max, 0), coalesce(o.gpu_mem_max, 0),
-        coalesce(greatest(least(o.exit_status, 32767), -32768), -1), coalesce(o.checkpoints, 0)
+        case when o.exit_status is null then -1 else greatest(least(o.exit_status, 32767), -32768) end, coalesce(o.checkpoints, 0)
     from (
         select
             e.*, lead(e.str_event) over w as after, lead(e.int_ts) over w as stopped,

@@ -14,9 +14,9 @@ declare
 begin
     select max(t.tick_id) into v_last from maestro.tick as t where t.started_at < v_before;
     if v_last is not null then
-        delete from maestro.placement where ctid = any(array(
-            select p.ctid from maestro.placement as p where p.tick_id <= v_last limit v_limit
-        ));
+        delete from maestro.tick_plan where tick_id in (
+            select p.tick_id from maestro.tick_plan as p where p.tick_id <= v_last order by p.tick_id limit v_limit
+        );
         get diagnostics v_count = row_count;
         -- A tick outlives its placements, which are found by it.
         if v_count < v_limit then

@@ -51,6 +51,7 @@ def add_host(db: Db, name: str, cores: int = 16, mem_gib: int = 64, gpus: int = 
         " values (%s, %s, %s, 'OPEN', %s, 'general', %s, %s, %s, %s, %s, %s, %s, %s)",
         [key, ALLOC, name, name, *[cores * 100] * 2, *[mem_gib * GIB] * 2, *[gpus] * 2, *[gpus * 8 * GIB] * 2],
     )
+    db.execute("insert into host_tag values (%s, %s, 'general', 'ALLOC', true)", [f"tag of {name}", key])
     db.execute(
         "insert into host_stat (pk_host_stat, pk_host, int_mem_total, int_mem_free) values (%s, %s, %s, %s)",
         [key, key, mem_gib * GIB, mem_gib * GIB],
