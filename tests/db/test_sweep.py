@@ -42,9 +42,8 @@ def test_a_silent_host_goes_down_and_its_frames_wait_without_a_retry_spent(db: D
     call(db, "report_status", host_report("lively", [run(proc, b)]), later)
     answer = call(db, "sweep", later)
     assert (answer["hosts_down"], answer["orphans"], answer["errors"]) == (1, 0, [])
-    assert db.execute("select str_state, int_exit_status, int_retries from frame where pk_frame = %s", [a]).fetchone() == (
-        "WAITING", 399, 0,
-    )
+    outcome = "select str_state, int_exit_status, int_retries from frame where pk_frame = %s"
+    assert db.execute(outcome, [a]).fetchone() == ("WAITING", 399, 0)
     assert state(db, b) == "RUNNING"
     assert one(db, "select str_state from host_stat where pk_host = %s", silent) == "DOWN"
     assert faults(db) == ["host down"]
@@ -82,7 +81,8 @@ def test_orphans_are_freed_together_however_many_cannot_be_reached(db: Db) -> No
     assert call(db, "sweep", now(db, 10))["orphans"] == 300 - kept
     assert one(db, "select count(*) from proc") == kept
     assert one(db, "select count(*) from maestro.host_order where kind = 'kill'") == 300 - kept
-    assert column(db, "select distinct int_exit_status from frame where str_state = 'WAITING' and pk_job = %s", job) == [301]
+    statuses = "select distinct int_exit_status from frame where str_state = 'WAITING' and pk_job = %s"
+    assert column(db, statuses, job) == [301]
     assert accounting(db) == []
 
 
@@ -177,7 +177,8 @@ def test_old_ticks_placements_faults_and_refusals_are_forgotten(db: Db) -> None:
         " from unnest(array[30, 25, 1]) h"
     )
     db.execute(
-        "insert into maestro.tick_plan select tick_id, '{l}', '{h}', '{1}', '{1}', '{1}', '{1}', '{booked}' from maestro.tick"
+        "insert into maestro.tick_plan select tick_id, '{l}', '{h}', '{1}', '{1}', '{1}', '{1}', '{booked}'"
+        " from maestro.tick"
     )
     db.execute("insert into maestro.fault (at, kind, detail) values (now() - interval '2 days', 'k', '{}')")
     db.execute(
