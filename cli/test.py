@@ -73,7 +73,8 @@ def pgtap() -> tuple[bool, str]:
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
             install(connection, standalone=True)
             connection.execute("create extension pgtap")
-        return run("pg_prove", "--quiet", "--dbname", cluster.dsn(), *files)
+        where = {"PGHOST": "127.0.0.1", "PGPORT": str(cluster.port()), "PGUSER": "postgres", "PGDATABASE": "maestro"}
+        return run("pg_prove", "--quiet", *files, environment=where)
     finally:
         cluster.destroy()
         shutil.rmtree(directory, ignore_errors=True)
