@@ -49,7 +49,7 @@ if GD.get("maestro_python") != VERSION:
 return VERSION
 $maestro_python$;
 comment on function maestro.load_python() is
-    'Makes the packages planner and jobspec importable in this session, in the version installed last; returns its hash.';
+    'Makes packages planner and jobspec importable in this session, in the version installed last; returns its hash.';
 """
 
 

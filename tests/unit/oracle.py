@@ -1,7 +1,7 @@
 """Brute force: the same decisions as planner.place, made the plainest way. For small farms only.
 
-It shares the definitions (score, sizes, caps, rates) and none of the machinery (heaps of draws, pools, levels): each slot
-looks at every layer's next draw and at every host.
+It shares the definitions (score, sizes, caps, rates) and none of the machinery (heaps of draws, pools, levels): each
+slot looks at every layer's next draw and at every host.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Host:
         self, index: int, pk_host: str, name: str, group: int, pk_alloc: str, thread_mode: int,
         total: Tuple[int, int, int, int], idle: Tuple[int, int, int, int],
     ) -> None:  # fmt: skip
-        """`index` is the host's place in the snapshot and settles ties; total and idle are (cores, mem, gpus, gpu mem)."""
+        """`index`: place in the snapshot, which settles ties. total and idle: (cores, mem, gpus, gpu mem)."""
         self.index = index
         self.pk_host = pk_host
         self.name = name

@@ -1,8 +1,8 @@
 """Places frames: priority is a rate, the host is the cheapest that fits (design: placement; reference 3.1, 3.5).
 
-Every free slot goes to a layer drawn with a probability proportional to its priority among the layers that can still use
-one. Exponential clocks give this lazily: layer i's next draw is at t_i + Exp(1) / w_i, and a heap of draws yields them in
-time order. The first draws order the layers as the Efraimidis-Spirakis lottery does, so they also cut the candidates.
+Every free slot goes to a layer drawn with a probability proportional to its priority among the layers that can still
+use one. Exponential clocks give this lazily: layer i's next draw is at t_i + Exp(1) / w_i, and a heap of draws yields
+them in time order. The first draws order the layers as the Efraimidis-Spirakis lottery does, so they also cut the candidates.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def place(
 ) -> Plan:
     """Decide where waiting frames run.
 
-    Arguments: `hosts` and `layers` in snapshot order, `index` and `order` being the place in the list (hosts are used up: idle
+    Arguments: `hosts` and `layers` in snapshot order, `index` and `order` being the place in the list (idle of hosts
     falls); `caps` what may be booked; `seed` of the lottery; `out_of_time` is asked every CLOCK_EVERY draws.
     Result: placements in draw order, and why each layer with frames left waits. Same input and seed, same plan.
     """
