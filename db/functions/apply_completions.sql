@@ -4,7 +4,7 @@
 -- The fence: a completion counts only if the proc that it names exists, holds the frame that it names, and the frame
 -- is RUNNING. Everything else (sent twice, late, of a superseded booking) is stale: it is counted and changes no row.
 -- Usage is counted by what the run returned, not by the state that follows.
--- Locks, each sorted by key: proc, host, layer_stat, job_stat, frame; then as count_usage, release_procs, adapt_layers
+-- Locks, each sorted by key: proc, host, layer_stat, job_stat, frame; then as count_usage, delete_procs, adapt_layers
 -- and settle.
 -- Result: {"drained", "stale", "finished_jobs"}. Errors: whatever a table's own guards raise.
 create or replace function maestro.apply_completions(p_ids bigint [], p_now timestamptz) returns jsonb
@@ -16,14 +16,21 @@ as $$
 declare
     v_ids bigint [];
     v_procs text [];
-    v_frames text [];
+    v_hosts text [];
+    v_layers text [];
+    v_jobs text [];
     v_done maestro.drained [];
+    v_only_success constant boolean := maestro.setting('depend_satisfy_only_on_frame_success')::boolean;
+    v_releasing text [];
     v_settled text [];
     v_finished integer := 0;
 begin
-    select array_agg(k.completion_id), array_agg(k.pk_proc), array_agg(k.pk_frame) into v_ids, v_procs, v_frames
+    select
+        array_agg(k.completion_id), array_agg(k.pk_proc), array_agg(distinct k.pk_host),
+        array_agg(distinct k.pk_layer), array_agg(distinct k.pk_job)
+    into v_ids, v_procs, v_hosts, v_layers, v_jobs
     from (
-        select c.completion_id, p.pk_proc, p.pk_frame
+        select c.completion_id, p.pk_proc, p.pk_host, p.pk_layer, p.pk_job
         from (
             select distinct on (i.pk_proc, i.pk_frame) i.completion_id, i.pk_proc, i.pk_frame
             from maestro.completion as i
@@ -36,10 +43,8 @@ begin
     ) as k;
 
     if v_ids is not null then
-        perform from host as h
-        where h.pk_host in (select p.pk_host from proc as p where p.pk_proc = any(v_procs))
-        order by h.pk_host for no key update;
-        perform maestro.lock_frames(v_frames);
+        perform from host where pk_host = any(v_hosts) order by pk_host for no key update;
+        perform maestro.lock_states(v_layers, v_jobs);
 
         select array_agg(row(
             k.completion_id, k.pk_proc, k.pk_host, k.pk_frame, k.pk_layer, k.pk_job, k.pk_show, k.state,
@@ -85,40 +90,44 @@ begin
                     select greatest(least(p_now, c.received_at), f.ts_started) as stopped_at
                 ) as t
                 where c.completion_id = any(v_ids) and f.str_state = 'RUNNING'
+                order by f.pk_frame
+                for no key update of f
             ) as b
         ) as k;
     end if;
 
     if v_done is not null then
-        update frame as f set
-            str_state = d.state,
-            int_exit_status = d.exit_status,
-            ts_stopped = d.stopped_at,
-            ts_updated = p_now,
-            int_mem_max_used = d.max_rss,
-            int_gpu_mem_max_used = d.max_gpu_mem,
-            int_total_past_core_time = least(f.int_total_past_core_time + d.core_seconds, 2147483647),
-            int_total_past_gpu_time = least(f.int_total_past_gpu_time + d.gpu_seconds, 2147483647),
-            int_version = f.int_version + 1
-        from unnest(v_done) as d
-        where f.pk_frame = d.pk_frame and f.str_state = 'RUNNING';
+        with changed as (
+            update frame as f set
+                str_state = d.state,
+                int_exit_status = d.exit_status,
+                ts_stopped = d.stopped_at,
+                ts_updated = p_now,
+                int_mem_max_used = d.max_rss,
+                int_gpu_mem_max_used = d.max_gpu_mem,
+                int_total_past_core_time = least(f.int_total_past_core_time + d.core_seconds, 2147483647),
+                int_total_past_gpu_time = least(f.int_total_past_gpu_time + d.gpu_seconds, 2147483647),
+                int_version = f.int_version + 1
+            from unnest(v_done) as d
+            where f.pk_frame = d.pk_frame and f.str_state = 'RUNNING'
+            returning f.pk_frame, f.pk_layer, f.str_state
+        )
+        select
+            array_agg(c.pk_frame) filter (where c.str_state = 'SUCCEEDED' or not v_only_success),
+            array_agg(distinct c.pk_layer)
+        into v_releasing, v_settled
+        from changed as c where c.str_state in ('SUCCEEDED', 'EATEN');
 
         perform maestro.count_usage(v_done);
-        perform maestro.release_procs(array(select d.pk_proc from unnest(v_done) as d));
+        perform maestro.delete_procs(array(select d.pk_proc from unnest(v_done) as d));
         perform maestro.adapt_layers(v_done, p_now);
 
         update host as h set str_lock_state = 'NIMBY_LOCKED'
         where h.str_lock_state = 'OPEN'
             and h.pk_host in (select d.pk_host from unnest(v_done) as d where d.nimby_locked);
 
-        select array_agg(d.pk_frame) into v_settled
-        from unnest(v_done) as d where d.state in ('SUCCEEDED', 'EATEN');
         if v_settled is not null then
-            v_finished := maestro.settle(
-                maestro.releasing_frames(v_settled),
-                array(select distinct d.pk_layer from unnest(v_done) as d where d.state in ('SUCCEEDED', 'EATEN')),
-                p_now
-            );
+            v_finished := maestro.settle(v_releasing, v_settled, p_now);
         end if;
     end if;
 
