@@ -2,7 +2,8 @@
 
 Every free slot goes to a layer drawn with a probability proportional to its priority among the layers that can still
 use one. Exponential clocks give this lazily: layer i's next draw is at t_i + Exp(1) / w_i, and a heap of draws yields
-them in time order. The first draws order the layers as the Efraimidis-Spirakis lottery does, so they also cut the candidates.
+them in time order. The first draws order the layers as the Efraimidis-Spirakis lottery does, so they also cut the
+candidates.
 """
 
 from __future__ import annotations
