@@ -14,28 +14,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from db.errors import MaestroError
+from db.schedule import parse_every
 from sim import bench as benchmark
+from sim import lifecycle as life
 from sim.lab import lab
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _common(runs: int, runs_help: str) -> Decorator:
-    """Options that the benchmarks share."""
+_json = click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object.")
+_scale = click.option(
+    "--scale", type=click.FloatRange(0.001, 100), default=1.0, show_default=True,
+    help="Size of farm and workload; 1 is 1,553 hosts and 57,088 cores.",
+)  # fmt: skip
 
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in (
-            click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object."),
-            click.option("--runs", type=click.IntRange(1, 1000), default=runs, show_default=True, help=runs_help),
-            click.option(
-                "--scale", type=click.FloatRange(0.001, 100), default=1.0, show_default=True,
-                help="Size of farm and workload; 1 is 1,553 hosts, 57,088 cores and 200,000 waiting frames.",
-            ),
-        ):  # fmt: skip
-            command = option(command)
-        return command
 
-    return add
+def _runs(default: int, meaning: str) -> Decorator:
+    return click.option("--runs", type=click.IntRange(1, 1000), default=default, show_default=True, help=meaning)
 
 
 @click.group()
@@ -49,7 +44,9 @@ def bench() -> None:
 
 
 @bench.command("cold-fill")
-@_common(3, "Fills, each of a fresh database.")
+@_scale
+@_runs(3, "Fills, each of a fresh database.")
+@_json
 def cold_fill(scale: float, runs: int, as_json: bool) -> None:
     """How long one tick takes that fills an idle farm."""
     with _progress("cold-fill", runs) as (say, advance), lab("bench", say) as place:
@@ -58,7 +55,9 @@ def cold_fill(scale: float, runs: int, as_json: bool) -> None:
 
 
 @bench.command()
-@_common(20, "Ticks that are timed.")
+@_scale
+@_runs(20, "Ticks that are timed.")
+@_json
 @click.option(
     "--ended", type=click.IntRange(1, 1_000_000), default=benchmark.ENDED_A_ROUND, show_default=True,
     help="Frames that end before each tick.",
@@ -70,13 +69,31 @@ def steady(scale: float, runs: int, ended: int, as_json: bool) -> None:
     _tell(figures, as_json)
 
 
+@bench.command()
+@_scale
+@click.option("--seconds", type=click.FloatRange(1, 86_400), default=60.0, show_default=True, help="How long to count.")
+@click.option("--warm-up", type=click.FloatRange(0, 3600), default=15.0, show_default=True, help="Seconds before that.")
+@click.option("--every", default="500ms", show_default=True, metavar="INTERVAL", help="Between two ticks.")
+@click.option(
+    "--compress", type=click.FloatRange(0.1, 100_000), default=life.COMPRESS, show_default=True,
+    help="How much quicker frames run than on a real farm.",
+)  # fmt: skip
+@_json
+def lifecycle(scale: float, seconds: float, warm_up: float, every: str, compress: float, as_json: bool) -> None:
+    """How many frames a second go from WAITING to done, launcher and fake hosts included."""
+    every_ms = parse_every(every)
+    with _progress("lifecycle", None) as (say, _), lab("bench", say) as place:
+        figures = life.lifecycle(place, scale, seconds, warm_up, every_ms, compress, say)
+    _tell(figures, as_json)
+
+
 @contextlib.contextmanager
-def _progress(title: str, total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
+def _progress(title: str, total: int | None) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
     """A bar on stderr: a function that names the step, and one that advances by one."""
+    columns = (BarColumn(), MofNCompleteColumn()) if total else ()
     bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=Console(stderr=True), transient=True,
-    )  # fmt: skip
+        TextColumn("{task.description}"), *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    )
     task = bar.add_task(title, total=total)
     try:
         with bar:
@@ -102,11 +119,12 @@ def _table(figures: dict[str, Any]) -> Table:
     table = Table(title=f"bench {figures['bench']}", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
+    groups = {name: value for name, value in figures.items() if isinstance(value, dict)}
     for name, value in figures.items():
-        if name in ("bench", "phases_ms") or value is None:
-            continue
-        table.add_row(name.replace("_", " "), f"{value:.2%}" if name == "fill" else f"{value:,}")
-    table.add_section()
-    for name, value in figures.get("phases_ms", {}).items():
-        table.add_row(f"{name}, ms", f"{value:,}")
+        if name not in groups and name != "bench" and value is not None:
+            table.add_row(name.replace("_", " "), f"{value:.2%}" if name == "fill" else f"{value:,}")
+    for group, values in groups.items():
+        table.add_section()
+        for name, value in values.items():
+            table.add_row(f"{group.replace('_', ' ')}: {name}", f"{value:,}")
     return table

@@ -70,7 +70,7 @@ def cold_fill(lab: Lab, scale: float, runs: int, say: Say, advance: Advance) -> 
         "fill": round(min(fills), 5),
         "hosts": answers[0]["hosts"],
         "cores": answers[0]["cores"],
-        "phases_ms": _phases(answers),
+        "phases_ms": phases(answers),
         "statements": count,
         "xids": round(statistics.median(cost.xids for cost in costs)),
         "rows_fetched_per_booking": _per(costs, "fetched", booked),
@@ -89,7 +89,7 @@ def steady(lab: Lab, scale: float, runs: int, ended: int, say: Say, advance: Adv
         say("filling the farm")
         first = _fill(connection)
         _settle(connection)
-        waiting = _one(connection, "select count(*) from public.frame where str_state = 'WAITING'")
+        waiting = one(connection, "select count(*) from public.frame where str_state = 'WAITING'")
         memory_before = gauge.session_mb(connection)
         # Three rounds more than counted: a farm fresh from one tick is fuller than one that has lived.
         for number in range(-2, runs + 1):
@@ -118,7 +118,7 @@ def steady(lab: Lab, scale: float, runs: int, ended: int, say: Say, advance: Adv
             "waiting": waiting,
             "running": first,
             "fill": round(fill(connection), 5),
-            "phases_ms": _phases(answers),
+            "phases_ms": phases(answers),
             "statements": count,
             "xids": round(statistics.median(cost.xids for cost in costs)),
             "rows_fetched": round(statistics.median(cost.fetched for cost in costs)),
@@ -156,7 +156,7 @@ def _settle(connection: psycopg.Connection[Any]) -> None:
 def tick(connection: psycopg.Connection[Any], seed: int | None = None) -> tuple[float, dict[str, Any]]:
     """One tick: seconds at the client, and its answer. Raises MaestroError when it did not plan, or met errors."""
     began = time.perf_counter()
-    answer: dict[str, Any] = _one(connection, "select public.maestro_tick(seed => %s)", seed)
+    answer: dict[str, Any] = one(connection, "select public.maestro_tick(seed => %s)", seed)
     took = time.perf_counter() - began
     if answer["status"] != "planned" or answer["errors"]:
         raise MaestroError(f"a tick failed: {json.dumps(answer)[:2000]}")
@@ -178,7 +178,7 @@ def _fill(connection: psycopg.Connection[Any]) -> int:
 def finish_some(connection: psycopg.Connection[Any], count: int, seed: int) -> None:
     """Report the end of `count` random running frames through the intake's function, and take what was launched."""
     connection.execute("delete from maestro.launch")
-    reports = _one(
+    reports = one(
         connection,
         """
         select jsonb_agg(jsonb_build_object(
@@ -203,15 +203,15 @@ def finish_some(connection: psycopg.Connection[Any], count: int, seed: int) -> N
 def fill(connection: psycopg.Connection[Any]) -> float:
     """Booked cores of all cores, 0 to 1."""
     return float(
-        _one(connection, "select sum(int_cores - int_cores_idle)::float / greatest(sum(int_cores), 1) from public.host")
+        one(connection, "select sum(int_cores - int_cores_idle)::float / greatest(sum(int_cores), 1) from public.host")
     )
 
 
 def accounting_faults(connection: psycopg.Connection[Any]) -> int:
-    return int(_one(connection, "select count(*) from maestro.check_accounting()"))
+    return int(one(connection, "select count(*) from maestro.check_accounting()"))
 
 
-def _phases(answers: list[dict[str, Any]]) -> dict[str, float]:
+def phases(answers: list[dict[str, Any]]) -> dict[str, float]:
     """Median of each phase, ms, in the order in which they run; jsonb has lost it."""
     names = sorted(answers[0]["ms"], key=lambda name: (PHASES.index(name) if name in PHASES else len(PHASES), name))
     return {name: round(statistics.median(answer["ms"].get(name, 0) for answer in answers), 1) for name in names}
@@ -227,7 +227,7 @@ def _per(costs: list[gauge.Reading], name: str, units: list[int], digits: int = 
     return round(statistics.median(ratios), digits)
 
 
-def _one(connection: psycopg.Connection[Any], query: str, *values: Any) -> Any:
+def one(connection: psycopg.Connection[Any], query: str, *values: Any) -> Any:
     """The only value that `query` returns."""
     row = connection.execute(query, values or None).fetchone()
     assert row is not None

@@ -78,6 +78,17 @@ def lab(name: str, say: Say) -> Iterator[Lab]:
             install(connection, standalone=True)
             connection.execute("create extension pg_stat_statements")
         yield Lab(directory, private)
+    except Exception:
+        _keep_logs(directory, base / f"{name}-failed")
+        raise
     finally:
         private.destroy()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _keep_logs(directory: Path, where: Path) -> None:
+    """What the processes of a lab that failed have written, in place of an earlier failure's."""
+    shutil.rmtree(where, ignore_errors=True)
+    where.mkdir()
+    for log in [*directory.glob("*.log"), *directory.glob("*/*.log")]:
+        shutil.copy(log, where / log.name)
