@@ -8,6 +8,8 @@ create or replace function maestro.delete_procs(p_procs text []) returns integer
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
 set jit = off
+-- Rows are found by their keys, whatever the statistics say.
+set enable_seqscan = off
 set enable_mergejoin = off
 as $$
 declare

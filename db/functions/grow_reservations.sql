@@ -7,6 +7,8 @@ create or replace function maestro.grow_reservations(p_runs maestro.run_report [
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
 set jit = off
+-- Rows are found by their keys, whatever the statistics say.
+set enable_seqscan = off
 set enable_mergejoin = off
 as $$
 declare

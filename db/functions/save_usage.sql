@@ -5,6 +5,8 @@ create or replace function maestro.save_usage(p_runs maestro.run_report [], p_no
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
 set jit = off
+-- Rows are found by their keys, whatever the statistics say.
+set enable_seqscan = off
 set enable_mergejoin = off
 as $$
 begin
