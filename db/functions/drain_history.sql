@@ -7,6 +7,7 @@
 -- Locks: an advisory lock of its own, queue rows (skip locked), frame_history rows. Result: events applied.
 create or replace function maestro.drain_history(p_limit integer default 20000) returns bigint
 language plpgsql
+security definer
 set search_path = pg_catalog, public, pg_temp
 set jit = off
 -- Events are joined by key to tables whose statistics lag behind.
