@@ -174,8 +174,8 @@ class FakeFarm(FakeRqd):
 
     def _remove(self, run: Run) -> bool:
         """Take a run off its host; False when it is not there any more."""
-        frame = run.frame
-        if run.host.running.get(frame.frame_id) is not frame:
+        frame: Any = run.frame
+        if frame.frame_id not in run.host.running or run.host.running[frame.frame_id] is not frame:
             return False
         self._count_cores(time.monotonic())
         del run.host.running[frame.frame_id]
