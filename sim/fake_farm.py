@@ -3,7 +3,7 @@
 Frames run for as long as a real farm's would, compressed: lognormal around the mean of their width (sim/farm.py). A
 layer's environment says otherwise, so that scenarios need no other channel:
 
-    SIM_RUN_S       seconds that its frames run
+    SIM_RUN_S       seconds that its frames run, or a range as in 1-2.5
     SIM_RSS_KIB     memory that they use; more than is reserved ends them with status 33
     SIM_EXIT        status with which they end
     SIM_FAIL_FIRST  how many runs of a frame end with SIM_EXIT before one succeeds
@@ -39,6 +39,7 @@ from sim.fake_rqd import KIB_PER_GIB, Exit, FakeHost, FakeRqd, Fault
 from sim.farm import FRAME_CLASSES
 
 MEMORY_FAILURE = 33  # exit status, as RQD reports it
+RULE = "=" * 59
 DENIED = 111  # exit status of a frame that got no licence
 REPORT_TRIES = 4  # as stock RQD
 _MINUTES = sorted((kind.cores, kind.minutes) for kind in FRAME_CLASSES)
@@ -61,6 +62,7 @@ class Behaviour:
     late_s: float = 5.0
     repeat: float = 0.0  # completion reported twice, the second `late_s` after the first
     seats: dict[str, int] = field(default_factory=dict)  # licence -> seats
+    logs: bool = False  # frames leave logs as RQD writes them, as far as launchers read them
 
 
 @dataclass(slots=True)
@@ -83,7 +85,7 @@ class Totals:
     refused: int = 0
     ended: int = 0  # frames that ended of themselves
     killed: int = 0
-    vanished: int = 0  # runs that a crash of their host swallowed
+    vanished: int = 0  # runs that a crash of their host swallowed, those whose end it had not reported included
     reported: int = 0  # completions that were taken
     unreported: int = 0
     doubles: int = 0  # launches of a frame that ran already, on whichever host
@@ -134,6 +136,8 @@ class FakeFarm(FakeRqd):
         totals.peak_cores = max(totals.peak_cores, self._cores // 100)
         self._number += 1
         heapq.heappush(self._ends, (run.ends_at, self._number, run))
+        if self.behaviour.logs:
+            write_head(frame)
         self._record("start", run)
 
     def _plan(self, host: FakeHost, frame: Any, now: float) -> Run:
@@ -142,7 +146,8 @@ class FakeFarm(FakeRqd):
         told = frame.environment
         reserved = int(told.get("CUE_MEMORY", 0)) or KIB_PER_GIB
         if "SIM_RUN_S" in told:
-            seconds = float(told["SIM_RUN_S"])
+            low, _, high = told["SIM_RUN_S"].partition("-")
+            seconds = random.uniform(float(low), float(high or low))
         elif behaviour.run_s:
             seconds = behaviour.run_s
         else:
@@ -206,6 +211,8 @@ class FakeFarm(FakeRqd):
     def _end(self, run: Run, ending: Exit) -> None:
         """Report an ending, as faults allow."""
         self._record("end", run, ending)
+        if self.behaviour.logs:
+            write_foot(run.frame, ending)
         behaviour, random = self.behaviour, self._random
         luck = random.random()
         if luck < behaviour.lost:
@@ -225,13 +232,17 @@ class FakeFarm(FakeRqd):
         return report_pb2.RqdReportRunningFrameCompletionRequest(frame_complete_report=report)
 
     async def _report(self, host: FakeHost, message: Any, late_s: float, counted: bool) -> None:
-        """Send a completion, up to four times as stock RQD does; a host that hangs or is dead sends once it is back."""
+        """Send a completion, up to four times as stock RQD does. A host that hangs sends once it is back; one that dies
+        takes the report with it."""
         if late_s:
             await asyncio.sleep(late_s)
         taken = False
         for attempt in range(REPORT_TRIES):
-            while host.fault in (Fault.HANG, Fault.DEAD):  # noqa: ASYNC110 - rare, and faults have no events
+            while host.fault is Fault.HANG:  # noqa: ASYNC110 - rare, and faults have no events
                 await asyncio.sleep(0.1)
+            if host.fault is Fault.DEAD:
+                self.totals.vanished += counted
+                return
             try:
                 await self._reports().ReportRunningFrameCompletion(message, timeout=30)
                 taken = True
@@ -380,6 +391,31 @@ class FakeFarm(FakeRqd):
     def close_log(self) -> None:
         if self._log:
             self._log.close()
+
+
+def write_head(frame: Any) -> None:
+    """The head of a frame's log; an earlier run's log is renamed, as RQD does."""
+    path = _log_path(frame)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        number = 1
+        while path.with_name(f"{path.name}.{number}").exists():
+            number += 1
+        path.rename(path.with_name(f"{path.name}.{number}"))
+    environment = "".join(f"env            {name}={value}\n" for name, value in frame.environment.items())
+    path.write_text(f"{RULE}\nRenderQ JobSpec\n{environment}{RULE}\n")
+
+
+def write_foot(frame: Any, ending: Exit) -> None:
+    with _log_path(frame).open("a") as log:
+        log.write(
+            f"\n{RULE}\nRenderQ Job Complete\nexitStatus          {ending.status}\n"
+            f"exitSignal          {ending.signal}\nmaxrss              {ending.max_rss}\n{RULE}\n"
+        )
+
+
+def _log_path(frame: Any) -> Path:
+    return Path(frame.log_dir) / f"{frame.job_name}.{frame.frame_name}.rqlog"
 
 
 def load_hosts(path: Path) -> dict[str, FakeHost]:

@@ -153,6 +153,7 @@ class World:
         with connect(dsn) as connection:
             world.boot(connection, list(hosts))
             yield connection
+        with connect(dsn) as connection:  # a scenario may have broken the first
             self.check(connection)
 
     def check(self, connection: psycopg.Connection[Any]) -> None:
@@ -169,7 +170,7 @@ class World:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
         with self.database(hosts) as connection:
-            script.set_values(connection, **(settings or {}))
+            script.set_values(connection, log_root=directory / "logs", **(settings or {}))
             with stage(connection.info.dsn, directory) as around:
                 around.start_launcher(**(launcher or {}))
                 around.start_farm(
@@ -179,6 +180,7 @@ class World:
                 around.await_launchers(connection)
                 around.start_ticks(every_s)
                 yield Live(self, connection, around)
+                around.stop_ticks()
 
 
 @dataclass
