@@ -20,7 +20,7 @@ from tests.faults.lossy import LossyRqd
 
 # Quick enough for a test, long enough for a machine that does other work as well.
 LAUNCHER = {
-    "launch_deadline_s": 2.0, "confirm_gap_s": 0.3, "retry_first_s": 0.1, "poll_s": 0.3, "verify_s": 0.5,
+    "launch_deadline_s": 1.0, "confirm_gap_s": 0.3, "retry_first_s": 0.1, "poll_s": 0.3, "verify_s": 0.5,
     "heartbeat_s": 0.5, "drain_grace_s": 5.0, "log_level": "info",
 }  # fmt: skip
 END_TICK = """

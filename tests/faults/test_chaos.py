@@ -14,10 +14,10 @@ from tests.launcher.farm import Farm
 
 
 async def _survives(
-    farm: Farm, directory: Path, *, frames: int, hosts: int, kill_s: float, end_s: float, seed: int, within_s: float
+    farm: Farm, directory: Path, *, frames: int, hosts: int, cores: int, kill_s: float, end_s: float, seed: int, within_s: float
 ) -> Chaos:
     fake = farm.fake = LossyRqd(seed)
-    await farm.start(hosts=hosts)
+    await farm.start(hosts=hosts, cores=cores)
     farm.set("log_root", directory / "logs")
     farm.set("launch_confirm_seconds", 2)
     deadlocks = farm.one("select deadlocks from pg_stat_database where datname = current_database()")
@@ -54,23 +54,21 @@ async def _survives(
     return chaos
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3))])
 async def test_every_frame_succeeds_once_whatever_is_lost_repeated_or_killed(
     farm: Farm, tmp_path: Path, seed: int
 ) -> None:
     chaos = await _survives(
-        farm, tmp_path, frames=400, hosts=4, kill_s=3.0, end_s=2.0, seed=seed, within_s=110
+        farm, tmp_path, frames=400, hosts=16, cores=4, kill_s=3.0, end_s=2.0, seed=seed, within_s=150
     )
     assert chaos.launchers_killed >= 2
     assert chaos.ticks_ended >= 2
 
 
 @pytest.mark.soak
-async def test_ten_thousand_frames_succeed_once_whatever_is_lost_repeated_or_killed(
-    farm: Farm, tmp_path: Path
-) -> None:
+async def test_ten_thousand_frames_succeed_once_whatever_is_lost_repeated_or_killed(farm: Farm, tmp_path: Path) -> None:
     chaos = await _survives(
-        farm, tmp_path, frames=10_000, hosts=6, kill_s=10.0, end_s=15.0, seed=7, within_s=1800
+        farm, tmp_path, frames=10_000, hosts=40, cores=8, kill_s=10.0, end_s=15.0, seed=7, within_s=1800
     )
     assert chaos.launchers_killed >= 10
     assert chaos.ticks_ended >= 5
