@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
+from typing import Any
 
 import click
 from rich.console import Console
+from rich.live import Live
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from db.errors import MaestroError
+from db.schedule import parse_every
+from sim import run as runner
 from sim import scenarios
+from sim.feed import Mix, Mode
 from sim.lab import lab
 from sim.verify import Result, Verdict, verify
 
@@ -23,6 +28,109 @@ def sim() -> None:
     """Simulated hosts against the real scheduler: real ticks, real launcher, real reports."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
+
+
+_SHARE = click.FloatRange(0, 1)
+
+
+@sim.command("run")
+@click.option(
+    "--feed", type=click.Choice([mode.value for mode in Mode]), default="sustained", show_default=True,
+    help="Endless work, one fixed set of jobs, or endless trees of jobs that wait for one another.",
+)
+@click.option("--jobs", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Jobs of a fixed feed.")
+@click.option("--hosts", type=click.IntRange(1, 20_000), default=155, show_default=True, help="Hosts of the farm.")
+@click.option(
+    "--tags", type=click.IntRange(0, 1000), default=0, metavar="N",
+    help="N zones, as tags; half of the work is bound to one.",
+)  # fmt: skip
+@click.option(
+    "--gpu", type=_SHARE, default=0.0, metavar="F",
+    help="Share of layers that need a GPU; a tenth of the hosts have four.",
+)  # fmt: skip
+@click.option(
+    "--mem-heavy", type=click.FloatRange(0, 1024), default=0.0, metavar="GB",
+    help="Every frame is one core with GB of memory.",
+)  # fmt: skip
+@click.option(
+    "--shows", type=click.IntRange(1, 50), default=1, show_default=True,
+    help="Shows, with equal subscriptions.",
+)  # fmt: skip
+@click.option(
+    "--licenses", type=click.IntRange(0, 1_000_000), default=0, metavar="N",
+    help="A limit of N seats, which a fifth of the layers need.",
+)  # fmt: skip
+@click.option("--strand", is_flag=True, help="Wide frames among narrow ones.")
+@click.option("--oom", type=_SHARE, default=0.0, metavar="F", help="Share of runs that end for lack of memory.")
+@click.option("--fail", type=_SHARE, default=0.0, metavar="F", help="Share of runs that fail.")
+@click.option(
+    "--compress", type=click.FloatRange(0.1, 100_000), default=60.0, show_default=True,
+    help="How much quicker frames run than on a real farm.",
+)  # fmt: skip
+@click.option(
+    "--duration", type=click.FloatRange(5, 86_400), default=60.0, show_default=True, metavar="SECONDS",
+    help="How long.",
+)  # fmt: skip
+@click.option("--every", default="500ms", show_default=True, metavar="INTERVAL", help="Between two ticks.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed makes the same farm and jobs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object, the last line.")
+def run_command(
+    feed: str, jobs: int, hosts: int, tags: int, gpu: float, mem_heavy: float, shows: int, licenses: int, strand: bool,
+    oom: float, fail: float, compress: float, duration: float, every: str, seed: int, as_json: bool,
+) -> None:
+    """Run a simulated farm, show it live, and leave a report with plots in var/sim/.
+
+    The scheduler, the launcher and the database are the real ones, in a private cluster that is destroyed at the end;
+    only the hosts are made up. Ctrl-C ends the run early, and the report is made all the same.
+    """
+    mix = Mix(Mode(feed), tags, gpu, mem_heavy, shows, licenses, strand)
+    options = runner.Options(mix, hosts, jobs, compress, duration, parse_every(every), seed, oom, fail)
+    console = Console(stderr=True)
+    screen = _Screen(console)
+    try:
+        with screen.live, lab("sim", screen.say) as place:
+            summary = runner.run(place, options, screen.say, screen.show)
+    except KeyboardInterrupt:
+        raise MaestroError("interrupted; everything the simulation started was stopped") from None
+    if as_json:
+        click.echo(json.dumps(summary))
+    else:
+        table = Table(show_header=False, show_edge=False)
+        for name, value in summary.items():
+            table.add_row(name.replace("_", " "), f"{value:,}" if isinstance(value, int | float) else str(value))
+        Console().print(table)
+    if summary["accounting_faults"] or summary["double_launches"]:
+        raise MaestroError("the run found faults: see accounting faults and double launches")
+
+
+class _Screen:
+    """The live view: a step, or the farm's figures with their recent course."""
+
+    def __init__(self, console: Console) -> None:
+        self.live = Live(console=console, auto_refresh=False, transient=True)
+        self._plain = not console.is_terminal
+        self._recent = {name: runner.Recent() for name in ("busy", "tick", "launched", "done")}
+
+    def say(self, line: str) -> None:
+        if not self._plain:
+            self.live.update(line, refresh=True)
+
+    def show(self, sample: runner.Sample, states: dict[str, int]) -> None:
+        rows: list[tuple[str, str, str]] = [
+            ("cores busy", f"{sample.busy:.1%}", self._recent["busy"].add(sample.busy)),
+            ("cores booked", f"{sample.booked:.1%}", ""),
+            ("tick", f"{sample.tick_ms:,.0f} ms", self._recent["tick"].add(sample.tick_ms)),
+            ("launched", f"{sample.launches_per_s:,.0f} /s", self._recent["launched"].add(sample.launches_per_s)),
+            ("done", f"{sample.done_per_s:,.0f} /s", self._recent["done"].add(sample.done_per_s)),
+            ("queues", f"{sample.launch_queue:,} launches, {sample.completion_queue:,} completions", ""),
+            ("frames", ", ".join(f"{name.lower()} {count:,}" for name, count in states.items() if count), ""),
+            ("waiting", ", ".join(f"{name} {count:,}" for name, count in sample.waiting.items() if count), ""),
+        ]
+        table: Any = Table.grid(padding=(0, 2))
+        for row in [("time", f"{sample.at:,.0f} s", ""), *rows]:
+            table.add_row(*row)
+        if not self._plain:
+            self.live.update(table, refresh=True)
 
 
 @sim.command("verify")

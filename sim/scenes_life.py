@@ -172,7 +172,7 @@ def double_render(given: World) -> Numbers:
         live.until("frames end", lambda: live.done() > 20)
         deaf = [f"host{number:04d}" for number in (2, 5)]
         live.stage.farm.tell("fault", deaf, fault="lose answer")
-        retried = set()
+        retried: set[tuple[str, int]] = set()
         for turn in range(given.size(6, 3)):
             done = live.done()
             live.until("frames end", lambda done=done: live.done() > done + 50)  # type: ignore[misc]
