@@ -16,6 +16,9 @@ import pytest
 from db.cluster import Cluster
 from db.install import install
 
+# Tests start processes while gRPC's threads work; its handlers for forks would only get in the way of that.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
 TEMPLATE = "maestro_template"
 _numbers = itertools.count(1)
 
