@@ -33,8 +33,10 @@ from random import Random
 from typing import Any
 
 import grpc
-from opencue_proto import host_pb2, report_pb2
+from opencue_proto import host_pb2, report_pb2, rqd_pb2
 
+from launcher.rqd import HOST_KEY
+from sim import wire
 from sim.fake_rqd import KIB_PER_GIB, Exit, FakeHost, FakeRqd, Fault
 from sim.farm import FRAME_CLASSES
 
@@ -42,6 +44,23 @@ MEMORY_FAILURE = 33  # exit status, as RQD reports it
 RULE = "=" * 59
 DENIED = 111  # exit status of a frame that got no licence
 REPORT_TRIES = 4  # as stock RQD
+SERVICE = "/rqd.RqdInterface/"
+REPORTS = "/report.RqdReportInterface/"
+# What launchers call, by path.
+REQUESTS = {
+    SERVICE + name: (name, getattr(rqd_pb2, request))
+    for name, request in (
+        ("LaunchFrame", "RqdStaticLaunchFrameRequest"),
+        ("ReportStatus", "RqdStaticReportStatusRequest"),
+        ("GetRunningFrameStatus", "RqdStaticGetRunningFrameStatusRequest"),
+        ("KillRunningFrame", "RqdStaticKillRunningFrameRequest"),
+        ("RestartRqdIdle", "RqdStaticRestartIdleRequest"),
+        ("ShutdownRqdIdle", "RqdStaticShutdownIdleRequest"),
+    )
+}
+LAUNCH = SERVICE + "LaunchFrame"
+COMPLETION = REPORTS + "ReportRunningFrameCompletion"
+TAKEN = rqd_pb2.RqdStaticLaunchFrameResponse().SerializeToString()
 _MINUTES = sorted((kind.cores, kind.minutes) for kind in FRAME_CLASSES)
 
 
@@ -95,11 +114,26 @@ class Totals:
     peak_cores: int = 0
 
 
+class Context:
+    """What a handler written for grpcio is given."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ((HOST_KEY, self._host),)
+
+    async def abort(self, code: grpc.StatusCode, words: str) -> None:
+        raise wire.CallError(code, words)
+
+
 class FakeFarm(FakeRqd):
     """All hosts of a farm. One clock ends the frames: a task a frame would cost more than the frame."""
 
     def __init__(self, intake: str, behaviour: Behaviour, log: Path | None = None) -> None:
         super().__init__(intake=intake)
+        self._wire = wire.Server(self._serve)
+        self._caller = wire.Caller(intake)
         self.behaviour = behaviour
         self.totals = Totals()
         self.where: dict[str, Run] = {}  # frame id -> the run that was started last
@@ -116,6 +150,61 @@ class FakeFarm(FakeRqd):
         self._ticked_at = time.monotonic()
         self._began_at = self._ticked_at
         self._log = log.open("w") if log else None
+
+    # Calls
+
+    async def start(self, address: str = "127.0.0.1:0") -> str:
+        """Serve; returns the target to dial."""
+        host, _, port = address.rpartition(":")
+        await self._wire.start(host, int(port))
+        self.port = self._wire.port
+        return f"{host}:{self.port}"
+
+    async def stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._wire.stop()
+        self._caller.close()
+
+    def _serve(self, headers: dict[str, str], message: bytes, reply: wire.Reply) -> None:
+        """A call from a launcher. A plain launch is answered here and now: most calls are one."""
+        path = headers.get(":path", "")
+        name = headers.get(HOST_KEY, "")
+        if path == LAUNCH:
+            host = self.host(name)
+            frame = rqd_pb2.RqdStaticLaunchFrameRequest.FromString(message).run_frame
+            if host.fault is Fault.NONE and not host.restarting and frame.frame_id not in host.running:
+                self.begin(host, frame)
+                reply(TAKEN)
+                return
+        if path not in REQUESTS:
+            reply(wire.CallError(grpc.StatusCode.UNIMPLEMENTED, f"Method not found: {path}"))
+            return
+        self._spawn(self._answer(path, name, message, reply))
+
+    async def _answer(self, path: str, host: str, message: bytes, reply: wire.Reply) -> None:
+        method, request = REQUESTS[path]
+        try:
+            answer = await getattr(self, method)(request.FromString(message), Context(host))
+        except wire.CallError as error:
+            reply(error)
+        else:
+            reply(answer.SerializeToString())
+
+    async def report_startup(self, host_name: str) -> None:
+        host = self.host(host_name)
+        report = report_pb2.BootReport(host=self._render_host(host), core_info=self._core_info(host))
+        message = report_pb2.RqdReportRqdStartupRequest(boot_report=report)
+        await self._caller.call(REPORTS + "ReportRqdStartup", message.SerializeToString(), 60)
+
+    async def report_status(self, host_name: str) -> None:
+        message = report_pb2.RqdReportStatusRequest(host_report=self.status_report(self.host(host_name)))
+        await self._caller.call(REPORTS + "ReportStatus", message.SerializeToString(), 60)
+
+    def report_to(self, intake: str) -> None:
+        self._caller.close()
+        self._caller = wire.Caller(intake)
 
     # Frames
 
@@ -220,31 +309,47 @@ class FakeFarm(FakeRqd):
             return
         message = self._completion(run, ending)
         late = behaviour.late_s if luck < behaviour.lost + behaviour.late else 0.0
-        self._spawn(self._report(run.host, message, late, counted=True))
+        client = self._caller.ready()
+        if late or client is None or run.host.fault is not Fault.NONE:
+            self._spawn(self._report(run.host, message, late, counted=True))
+        else:
+            client.call(COMPLETION, message).add_done_callback(lambda done: self._reported(run.host, message, done))
         if random.random() < behaviour.repeat:
             self._spawn(self._report(run.host, message, late + behaviour.late_s, counted=False))
 
-    def _completion(self, run: Run, ending: Exit) -> Any:
+    def _reported(self, host: FakeHost, message: bytes, done: asyncio.Future[bytes]) -> None:
+        """The first try's outcome; what was not taken is sent again."""
+        if done.cancelled():
+            return
+        if done.exception() is None:
+            self.totals.reported += 1
+        else:
+            self._spawn(self._report(host, message, 0.5, counted=True, tries=REPORT_TRIES - 1))
+
+    def _completion(self, run: Run, ending: Exit) -> bytes:
         report = report_pb2.FrameCompleteReport(
             host=self._render_host(run.host), frame=self._info(run.frame, ending.max_rss), exit_status=ending.status,
             exit_signal=ending.signal, run_time=max(int(time.time() - run.frame.start_time / 1000), 0),
         )  # fmt: skip
-        return report_pb2.RqdReportRunningFrameCompletionRequest(frame_complete_report=report)
+        message = report_pb2.RqdReportRunningFrameCompletionRequest(frame_complete_report=report)
+        return bytes(message.SerializeToString())
 
-    async def _report(self, host: FakeHost, message: Any, late_s: float, counted: bool) -> None:
+    async def _report(
+        self, host: FakeHost, message: bytes, late_s: float, counted: bool, tries: int = REPORT_TRIES
+    ) -> None:
         """Send a completion, up to four times as stock RQD does. A host that hangs sends once it is back; one that dies
         takes the report with it."""
         if late_s:
             await asyncio.sleep(late_s)
         taken = False
-        for attempt in range(REPORT_TRIES):
+        for attempt in range(tries):
             while host.fault is Fault.HANG:  # noqa: ASYNC110 - rare, and faults have no events
                 await asyncio.sleep(0.1)
             if host.fault is Fault.DEAD:
                 self.totals.vanished += counted
                 return
             try:
-                await self._reports().ReportRunningFrameCompletion(message, timeout=30)
+                await self._caller.call(COMPLETION, message, 30)
                 taken = True
                 break
             except grpc.RpcError:
