@@ -14,8 +14,9 @@ from tests.launcher.farm import Farm
 
 
 async def _survives(
-    farm: Farm, directory: Path, *, frames: int, hosts: int, cores: int, kill_s: float, end_s: float, seed: int, within_s: float
-) -> Chaos:
+    farm: Farm, directory: Path, *, frames: int, hosts: int, cores: int, kill_s: float, end_s: float, seed: int,
+    within_s: float,
+) -> Chaos:  # fmt: skip
     fake = farm.fake = LossyRqd(seed)
     await farm.start(hosts=hosts, cores=cores)
     farm.set("log_root", directory / "logs")
