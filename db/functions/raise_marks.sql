@@ -18,7 +18,7 @@ as $$
         order by f.int_dispatch_order, f.int_layer_order
         limit 1
     ) as f
-    where to_regprocedure('public.cue_frame_state_changed()') is not null
+    where maestro.is_standalone()
     order by l.pk_layer
     on conflict (pk_layer) do update set first_order = excluded.first_order;
 $$;

@@ -28,7 +28,12 @@ def finish_running(db: Db) -> None:
         call(db, "report_completion", completion(db, proc, frame))
 
 
-def test_a_cold_farm_fills_in_one_tick_and_the_books_balance(db: Db) -> None:
+@pytest.mark.parametrize("large_batch", [3000, 1])
+def test_a_cold_farm_fills_in_one_tick_and_the_books_balance(db: Db, large_batch: int) -> None:
+    db.execute(
+        "create or replace function maestro.large_batch() returns integer language sql immutable"
+        f" set search_path = pg_catalog, pg_temp as 'select {large_batch}'"  # type: ignore[arg-type]
+    )
     add_hosts(db, 0.03)
     add_workload(db, 6000)
     done = tick(db)
@@ -39,6 +44,8 @@ def test_a_cold_farm_fills_in_one_tick_and_the_books_balance(db: Db) -> None:
     assert one(db, "select count(*) from proc") == done["committed"]
     assert one(db, "select count(*) from maestro.launch where state = 'ready'") == done["committed"]
     assert one(db, "select sum(frames) from maestro.placement where tick_id = %s", done["tick_id"]) == done["committed"]
+    assert one(db, "select count(*) from frame_history_queue where str_event = 'S'") == done["committed"]
+    assert one(db, "show session_replication_role") == "origin"
     assert faults(db) == []
 
 
