@@ -137,18 +137,37 @@ declare
     v_deltas     bigint[];
     v_started    timestamptz[];
     v_stopped    timestamptz[];
+    v_first      text;
+    v_last       text;
+    v_new_first  text;
+    v_new_last   text;
+    v_old        text;
     v_woken      text[];
     v_orders     bigint[];
 begin
+    -- Most statements take all their frames from one state to one other: then no row need be held against its old
+    -- self, and where the state stays (a report's usage) there is nothing to do.
+    select min(str_state), max(str_state) into v_first, v_last from old_frame;
+    v_old := 'o.str_state as old_state from new_frame n'
+             ' join old_frame o on o.pk_frame = n.pk_frame and o.str_state <> n.str_state';
+    if v_first = v_last then
+        select min(str_state), max(str_state) into v_new_first, v_new_last from new_frame;
+        if v_new_first = v_new_last then
+            if v_first = v_new_first then
+                return null;
+            end if;
+            v_old := format('%L::text as old_state from new_frame n', v_first);
+        end if;
+    end if;
+
     -- v_layers .. v_deltas are parallel: one entry a layer and state, the state's change summed over the statement.
     -- The times stand with the layer's RUNNING entry, which any start or stop gives it.
     execute $sql$
-        with changed as materialized (
+        with changed as (
             select n.pk_frame, n.pk_layer, n.pk_job, n.str_name, n.str_host, n.int_cores, n.int_mem_reserved,
                    n.int_gpus, n.int_gpu_mem_reserved, n.int_mem_max_used, n.int_gpu_mem_max_used, n.int_exit_status,
-                   n.ts_started, n.ts_stopped, n.int_dispatch_order, o.str_state as old_state, n.str_state as new_state
-              from new_frame n
-              join old_frame o on o.pk_frame = n.pk_frame and o.str_state <> n.str_state
+                   n.ts_started, n.ts_stopped, n.int_dispatch_order, n.str_state as new_state,
+        $sql$ || v_old || $sql$
         ), ended as (
             insert into public.frame_history_queue (
                    str_event, pk_frame, int_ts, int_mem_max_used, int_gpu_mem_max_used, int_exit_status,
