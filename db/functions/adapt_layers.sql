@@ -1,8 +1,8 @@
 -- adapt_layers: what finished runs teach about their layers: memory that was too little or too much, limits that
 -- are used up. Called by apply_completions. Locks: layer rows. Errors: none of its own.
 --
--- Memory failure: the layer asks for what the run had reserved plus its service's increase, if that is more, and is no
--- longer optimized. A layer with successes and frames still to come is lowered to its peak plus 256 MiB.
+-- Memory failure: see raise_memory. An optimized layer with successes and frames still to come is lowered to its peak
+-- plus 256 MiB.
 -- A limit that names the exit status binds the layer to itself and holds it back for the limit's delay.
 create or replace function maestro.adapt_layers(p_done maestro.drained [], p_now timestamptz) returns void
 language plpgsql
@@ -13,26 +13,10 @@ set enable_seqscan = off
 set enable_mergejoin = off
 as $$
 declare
-    -- KiB: room above the peak, and what a service adds that says nothing else.
+    -- KiB: room above the peak.
     v_room constant bigint := 262144;
-    v_increase constant bigint := 2097152;
 begin
-    if exists (select from unnest(p_done) as d where d.memory_failure) then
-        update layer as l set b_optimize = false, int_mem_min = greatest(l.int_mem_min, g.mem)
-        from (
-            select d.pk_layer, max(d.mem_reserved + coalesce(
-                ss.int_min_memory_increase, s.int_min_memory_increase, v_increase
-            )) as mem
-            from unnest(p_done) as d
-            join layer as w on w.pk_layer = d.pk_layer
-            left join show_service as ss
-                on ss.pk_show = d.pk_show and ss.str_name = trim(split_part(w.str_services, ',', 1))
-            left join service as s on s.str_name = trim(split_part(w.str_services, ',', 1))
-            where d.memory_failure
-            group by d.pk_layer
-        ) as g
-        where l.pk_layer = g.pk_layer and (l.b_optimize or l.int_mem_min < g.mem);
-    end if;
+    perform maestro.raise_memory(p_done, p_now);
 
     update layer as l set int_mem_min = m.int_max_rss + v_room
     from layer_mem as m

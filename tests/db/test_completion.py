@@ -99,14 +99,6 @@ def test_a_memory_failure_does_not_stick_to_the_success_after_it(db: Db) -> None
     assert one(db, "select int_mem_min from layer") == memory
 
 
-def test_a_memory_failure_raises_the_layer_by_its_services_increase(db: Db) -> None:
-    host = add_host(db, "h")
-    frame = frames_of(db, add_job(db, "j", {"a": 1}))[0]
-    db.execute("update service set int_min_memory_increase = 5 where str_name = 'default'")
-    complete(db, book(db, frame, host, mem=3 * GIB), frame, 33)
-    assert db.execute("select int_mem_min, b_optimize from layer").fetchone() == (3 * GIB + 5, False)
-
-
 def test_an_optimized_layer_is_lowered_to_its_peak_and_never_by_a_report_without_memory(db: Db) -> None:
     host = add_host(db, "h")
     frames = frames_of(db, add_job(db, "j", {"a": 3}))
