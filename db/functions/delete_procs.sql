@@ -27,6 +27,7 @@ begin
         return 0;
     end if;
     delete from maestro.frame_wish where pk_proc = any(p_procs);
+    delete from maestro.memory_kill where pk_proc = any(p_procs);
 
     update host as h set
         int_cores_idle = h.int_cores_idle + g.cores,

@@ -1,5 +1,5 @@
--- frame_memory_ask: how much memory a frame's next run asks for, KiB: its layer's, or more after a memory failure of its
--- own within frame_memory_hours. Locks nothing. Null for a frame that nobody knows.
+-- frame_memory_ask: how much memory a frame's next run asks for, KiB: its layer's, or more after a memory failure of
+-- its own within frame_memory_hours. Locks nothing. Null for a frame that nobody knows.
 create or replace function maestro.frame_memory_ask(p_frame text, p_now timestamptz default now()) returns bigint
 language sql stable
 set search_path = pg_catalog, public, pg_temp

@@ -1,7 +1,8 @@
 -- grow_reservations: a proc that uses more memory than it reserved reserves what it uses, as far as its host has it.
 -- Called by report_status for runs whose procs it has locked. The trigger on proc takes the growth off the host's idle
--- memory. The host row is locked first, so that its idle memory cannot fall meanwhile; several procs of one host share
--- it in key order, each as much as is left. What a host lacks now the next report asks for again.
+-- memory. The host row is locked first, so that its idle memory cannot fall meanwhile. What it lacks is taken from
+-- those of its procs that have most to spare over their peak (at least 256 MiB stay with each); then the growing ones
+-- share what is idle in key order. What a host lacks now the next report asks for again.
 -- Locks: host rows sorted by key, skip locked. Errors: none of its own.
 create or replace function maestro.grow_reservations(p_runs maestro.run_report []) returns void
 language plpgsql
@@ -12,6 +13,7 @@ set enable_seqscan = off
 set enable_mergejoin = off
 as $$
 declare
+    v_least constant bigint := 262144;  -- KiB that a proc keeps reserved
     v_hosts text [];
     v_procs text [];
     v_needs bigint [];
@@ -24,19 +26,44 @@ begin
         return;
     end if;
 
-    with held as materialized (
-        select h.pk_host, h.int_mem_idle
-        from host as h where h.pk_host = any(v_hosts)
-        order by h.pk_host
-        for no key update skip locked
+    v_hosts := array(
+        select h.pk_host from host as h where h.pk_host = any(v_hosts) order by h.pk_host for no key update skip locked
+    );
+
+    with short as (
+        select h.pk_host, sum(n.need) - h.int_mem_idle as kib
+        from unnest(v_procs, v_needs) as n (pk_proc, need)
+        join proc as p on p.pk_proc = n.pk_proc
+        join host as h on h.pk_host = p.pk_host
+        where h.pk_host = any(v_hosts)
+        group by h.pk_host, h.int_mem_idle
+        having sum(n.need) > h.int_mem_idle
     ),
-    wanted as (
+    spare as (
+        select s.pk_proc, s.room, s.kib, sum(s.room) over w - s.room as before
+        from (
+            select
+                p.pk_proc, p.pk_host, k.kib,
+                p.int_mem_reserved - greatest(p.int_mem_max_used, r.max_rss, r.rss, v_least) as room
+            from unnest(p_runs) as r
+            join proc as p on p.pk_proc = r.pk_proc
+            join short as k on k.pk_host = p.pk_host
+        ) as s
+        where s.room > 0
+        window w as (partition by s.pk_host order by s.room desc, s.pk_proc rows unbounded preceding)
+    )
+    update proc as p set int_mem_reserved = p.int_mem_reserved - least(s.room, s.kib - s.before)
+    from spare as s
+    where p.pk_proc = s.pk_proc and s.before < s.kib;
+
+    with wanted as (
         select
             p.pk_proc, n.need, h.int_mem_idle as idle,
             sum(n.need) over (partition by p.pk_host order by p.pk_proc) - n.need as before
         from unnest(v_procs, v_needs) as n (pk_proc, need)
         join proc as p on p.pk_proc = n.pk_proc
-        join held as h on h.pk_host = p.pk_host
+        join host as h on h.pk_host = p.pk_host
+        where h.pk_host = any(v_hosts)
     )
     update proc as p set int_mem_reserved = p.int_mem_reserved + least(w.need, w.idle - w.before)
     from wanted as w
@@ -44,4 +71,5 @@ begin
 end
 $$;
 comment on function maestro.grow_reservations(maestro.run_report []) is
-    'Raises proc.int_mem_reserved (KiB) to the reported use, never beyond the host''s idle memory.';
+    'Raises proc.int_mem_reserved (KiB) to the reported use, as far as the host has it idle or others have it to '
+    'spare.';

@@ -20,6 +20,13 @@ declare
     v_jobs text [];
     v_done maestro.drained [];
 begin
+    -- However a run ends that was killed for its memory, unless it was quicker: memory is why.
+    if exists (select from maestro.memory_kill) then
+        update maestro.completion as c set exit_status = 33
+        where c.completion_id = any(p_ids) and c.exit_status <> 0
+            and exists (select from maestro.memory_kill as k where k.pk_proc = c.pk_proc);
+    end if;
+
     select
         array_agg(k.completion_id), array_agg(distinct k.pk_host),
         array_agg(distinct k.pk_layer), array_agg(distinct k.pk_job)

@@ -2,10 +2,11 @@
 -- Called by adapt_layers with the batch that has ended. Serial under the tick's lock, so reports that come together
 -- raise a layer once.
 --
--- A frame that failed asks for what its run had reserved plus its service's increase (frame_memory); its success forgets
--- that. A layer's streak counts different frames that failed with at least the layer's own memory; a success with the
--- layer's own memory ends it, one with a frame's own says nothing about the layer. At oom_layer_escalate_threshold the
--- layer asks for more by the same increase, is no longer optimized, and the streak starts anew.
+-- A frame that failed asks for what its run had reserved plus its service's increase (frame_memory); its success
+-- forgets that. A layer's streak counts different frames that failed with at least the layer's own memory; a success
+-- with the layer's own memory ends it, one with a frame's own says nothing about the layer. At
+-- oom_layer_escalate_threshold the layer asks for more by the same increase, is no longer optimized, and the streak
+-- starts anew.
 -- Locks: layer rows. Result: layers raised. Errors: none of its own.
 create or replace function maestro.raise_memory(p_done maestro.drained [], p_now timestamptz) returns integer
 language plpgsql

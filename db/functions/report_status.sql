@@ -4,7 +4,7 @@
 --
 -- Running frames: a run is ours if its resource id is a proc of that host that holds that frame; only then its usage
 -- is stored and its booking confirmed (ts_ping). A report that lists a frame whose completion has been applied finds no
--- proc and so changes nothing. See grow_reservations and order_kills for the rest.
+-- proc and so changes nothing. See grow_reservations, kill_for_memory, order_kills and watch_leaks for the rest.
 -- Never waits for a tick: rows that it holds are skipped, the next report is due within seconds. So no deadlock with
 -- one is possible. Locks: host_stat (sorted, waits for other reports only), then host, proc, host, frame, layer_mem,
 -- job_mem, all with skip locked.
@@ -24,6 +24,7 @@ declare
     v_hosts maestro.host_report [];
     v_runs maestro.run_report [];
     v_ours maestro.run_report [];
+    v_doomed text [];
     v_kills integer := 0;
 begin
     with parsed as materialized (
@@ -59,10 +60,12 @@ begin
         ) as k;
         if v_ours is not null then
             perform maestro.save_usage(v_ours, p_now);
-            perform maestro.grow_reservations(v_ours);
+            v_doomed := maestro.kill_for_memory(v_hosts, v_ours, p_now);
+            perform maestro.grow_reservations(array(select r from unnest(v_ours) as r where r.pk_proc <> all(v_doomed)));
         end if;
-        v_kills := maestro.order_kills(v_runs, p_now);
+        v_kills := coalesce(cardinality(v_doomed), 0) + maestro.order_kills(v_runs, p_now);
     end if;
+    perform maestro.watch_leaks(v_hosts, p_now);
     return jsonb_build_object('hosts', cardinality(v_hosts), 'kills', v_kills);
 end
 $$;

@@ -4,6 +4,7 @@
 -- host_stat takes over memory, load and the time of the report (ts_ping).
 -- Hardware state: DOWN becomes UP with any report; REBOOTING and REBOOT_WHEN_IDLE with a boot report alone; REPAIR
 -- never; else the reported state.
+-- A full temporary disk makes it REPAIR (check_temp_space).
 -- Lock: OPEN and NIMBY_LOCKED follow the report; LOCKED is a person's and stays. A boot report ends a drain whose
 -- restart was ordered.
 -- Capacity follows the report while nothing is booked on the host (idle = total, which a booking that commits at this
@@ -57,6 +58,7 @@ begin
         end
     from held as k
     where s.pk_host = k.pk_host;
+    perform maestro.check_temp_space(p_hosts, p_now);
 
     if p_boot then
         v_held := array(

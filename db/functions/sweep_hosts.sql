@@ -7,7 +7,7 @@
 -- Restarted: a proc from before the boot report that no report since has listed is unbooked with 301, once the host
 -- has reported 15 s or more after its boot; a launch that is still open is left alone.
 -- Closed (by nimby, a person, a fault): launches to it that nobody has taken are undone.
--- Drained: no proc left: the host is told to restart.
+-- Drained: no proc left: the host is told to restart. Hosts that leak memory are drained (drain_leaks).
 -- Locks: host_stat with skip locked, then as unbook. Result: hosts that went DOWN.
 create or replace function maestro.sweep_hosts(p_now timestamptz) returns bigint
 language plpgsql
@@ -75,6 +75,8 @@ begin
         ),
         p_now
     );
+
+    perform maestro.drain_leaks(p_now);
 
     with rested as (
         update maestro.host_drain as d set state = 'restarting'

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import psycopg
 import pytest
 
 from tests.db.farm import (
-    GIB, accounting, add_host, add_job, book, call, column, complete, completion, frames_of, one, tick,
-)  # fmt: skip
+    GIB,
+    accounting,
+    add_host,
+    add_job,
+    book,
+    call,
+    column,
+    complete,
+    completion,
+    frames_of,
+    host_report,
+    one,
+    run,
+    tick,
+)
 
 Db = psycopg.Connection[Any]
 INCREASE = 2 * GIB
@@ -119,3 +133,135 @@ def test_a_tick_books_a_frame_with_what_it_asks_for_as_far_as_the_host_has_it(
         complete(db, proc, frame)
     assert one(db, "select int_mem_idle = int_mem from host")
     assert accounting(db) == []
+
+
+def _packed(db: Db, reserved: list[int], **host: Any) -> tuple[str, list[tuple[str, str]]]:
+    """A 10-GiB host and procs on it with these reservations (GiB): pk_host, [(proc, frame)]."""
+    pk_host = add_host(db, "h", mem_gib=10)
+    frames = frames_of(db, add_job(db, "j", {"a": len(reserved)}))
+    return pk_host, [(book(db, f, pk_host, mem=gib * GIB), f) for f, gib in zip(frames, reserved, strict=True)]
+
+
+def _report(db: Db, runs: list[dict[str, Any]], **host: Any) -> int:
+    """A report of the 10-GiB host; returns the kills ordered."""
+    told = {"total_mem": str(10 * GIB), "free_mem": str(5 * GIB), "total_swap": str(10 * GIB), "free_swap": "10485760"}
+    return int(call(db, "report_status", host_report("h", runs, **{**told, **host}))["kills"])
+
+
+IN_NEED = {"free_mem": str(GIB // 2), "free_swap": str(8 * GIB)}
+
+
+def test_a_frame_that_grows_takes_what_others_have_reserved_and_never_used(db: Db) -> None:
+    _, booked = _packed(db, [2, 6, 2])
+    use = [4 * GIB, GIB, 2 * GIB]
+    _report(db, [run(*each, rss=rss) for each, rss in zip(booked, use, strict=True)])
+    reserved = [one(db, "select int_mem_reserved from proc where pk_proc = %s", proc) for proc, _ in booked]
+    assert reserved == [4 * GIB, 4 * GIB, 2 * GIB]
+    assert one(db, "select int_mem_idle from host") == 0
+    assert accounting(db) == []
+
+
+def test_a_host_in_need_loses_no_more_frames_than_it_must_and_none_within_its_reservation(db: Db) -> None:
+    """P58."""
+    _, booked = _packed(db, [1, 1, 1, 6])
+    swap = [GIB // 4, 3 * GIB // 2, GIB // 4, 4 * GIB]
+    rss = [2 * GIB, 2 * GIB, 2 * GIB, GIB]
+    runs = [run(*each, rss=r, used_swap_memory=str(s)) for each, r, s in zip(booked, rss, swap, strict=True)]
+    assert _report(db, runs, **IN_NEED) == 1
+    assert column(db, "select pk_proc from maestro.host_order where kind = 'kill'") == [booked[1][0]]
+    # Said again, ordered once.
+    _report(db, runs, **IN_NEED)
+    assert one(db, "select count(*) from maestro.host_order") == 1
+    assert accounting(db) == []
+
+
+def test_who_is_killed_for_memory_fails_for_memory_and_spends_no_retry(db: Db) -> None:
+    pk_host, booked = _packed(db, [1])
+    db.execute("update job set int_max_retries = 0")
+    proc, frame = booked[0]
+    assert _report(db, [run(proc, frame, rss=9 * GIB, used_swap_memory=str(2 * GIB))], **IN_NEED) == 1
+    complete(db, proc, frame, 1, 9)
+    assert db.execute("select str_state, int_exit_status, int_retries from frame").fetchone() == ("WAITING", 33, 0)
+    assert _ask(db, frame) > GIB
+    assert one(db, "select count(*) from maestro.memory_kill") == 0
+    # The next run is another one.
+    complete(db, book(db, frame, pk_host), frame, 1)
+    assert one(db, "select int_exit_status from frame") == 1
+    assert accounting(db) == []
+
+
+@pytest.mark.parametrize(
+    "calm", [{"free_mem": str(2 * GIB)}, {"free_swap": str(10 * GIB)}, {"total_swap": "0", "free_swap": "0"}]
+)
+def test_a_host_that_is_full_or_swaps_but_not_both_kills_nobody(db: Db, calm: dict[str, str]) -> None:
+    _, booked = _packed(db, [1, 1])
+    runs = [run(*each, rss=3 * GIB, used_swap_memory=str(GIB)) for each in booked]
+    assert _report(db, runs, **{**IN_NEED, **calm}) == 0
+    assert accounting(db) == []
+
+
+def test_a_persons_machine_kills_nobody(db: Db) -> None:
+    _, booked = _packed(db, [1])
+    db.execute("update host set b_nimby = true")
+    assert _report(db, [run(*booked[0], rss=9 * GIB, used_swap_memory=str(2 * GIB))], **IN_NEED) == 0
+
+
+def test_a_frame_far_over_its_reservation_is_killed_where_that_is_asked_for(db: Db) -> None:
+    _, booked = _packed(db, [2, 2, 2])
+    use = [int(2.9 * GIB), int(3.1 * GIB), GIB]
+    runs = [run(*each, rss=rss) for each, rss in zip(booked, use, strict=True)]
+    assert _report(db, runs) == 0
+    db.execute("update proc set int_mem_reserved = 2097152")
+    db.execute("update maestro.setting set value = '0.5' where name = 'oom_frame_overboard_allowed_threshold'")
+    assert _report(db, runs) == 1
+    assert column(db, "select pk_proc from maestro.memory_kill") == [booked[1][0]]
+    # It does not grow on its way out.
+    assert one(db, "select int_mem_reserved from proc where pk_proc = %s", booked[1][0]) == 2 * GIB
+    assert accounting(db) == []
+
+
+def _told(db: Db, at: str, free_gib: float) -> None:
+    report = host_report("h", total_mem=str(10 * GIB), free_mem=str(int(free_gib * GIB)))
+    db.execute("select maestro.report_status(%s::jsonb, now() + %s::interval)", [json.dumps(report), at])
+
+
+def test_a_host_that_leaks_memory_is_drained_before_it_hurts_its_frames(db: Db) -> None:
+    _packed(db, [2])
+    db.execute("update maestro.setting set value = '2048' where name = 'host_leak_mb'")
+    for minute, free in enumerate([7.0, 5.0, 5.0, 7.0, 5.0, 5.0]):
+        _told(db, f"{minute} min", free)
+        db.execute("select maestro.sweep_hosts(now() + %s::interval)", [f"{minute} min"])
+        # Once well again, it counts anew.
+        assert one(db, "select count(*) from maestro.host_drain") == 0
+    _told(db, "6 min", 5.0)
+    db.execute("select maestro.sweep_hosts(now() + '6 min')")
+    assert one(db, "select reason from maestro.host_drain") == "misses 3072 MiB of memory that no frame uses"
+    assert one(db, "select str_lock_state from host") == "LOCKED"
+    assert one(db, "select kind from maestro.fault") == "memory leak"
+    assert one(db, "select count(*) from proc") == 1
+    assert accounting(db) == []
+
+
+def test_a_leak_is_nobodys_business_while_the_setting_is_0(db: Db) -> None:
+    _packed(db, [2])
+    for minute in range(4):
+        _told(db, f"{minute} min", 1.0)
+        db.execute("select maestro.sweep_hosts(now() + %s::interval)", [f"{minute} min"])
+    assert one(db, "select count(*) from maestro.host_drain") == 0
+
+
+def _disk(db: Db, free_percent: int) -> str:
+    call(db, "report_status", host_report("h", total_mcp=str(100 * GIB), free_mcp=str(free_percent * GIB)))
+    return str(one(db, "select str_state from host_stat"))
+
+
+def test_a_full_temporary_disk_is_in_repair_until_it_has_room_again(db: Db) -> None:
+    add_host(db, "h")
+    assert [_disk(db, free) for free in (50, 4, 4, 50)] == ["UP", "REPAIR", "REPAIR", "UP"]
+    assert one(db, "select count(*) from comments") == 0
+    # Who was sent there by a person comes back by a person.
+    db.execute("update host_stat set str_state = 'REPAIR'")
+    assert _disk(db, 50) == "REPAIR"
+    db.execute("update host_stat set str_state = 'UP'")
+    db.execute("update maestro.setting set value = '-1' where name = 'min_available_temp_storage_percentage'")
+    assert _disk(db, 1) == "UP"
