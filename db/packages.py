@@ -40,6 +40,7 @@ EXTENSIONS = {
 PROGRAMS = {
     "time": Need("GNU time", "time"),
     "pg_prove": Need("pg_prove", "libtap-parser-sourcehandler-pgtap-perl"),
+    "openssl": Need("OpenSSL", "openssl"),
     "pgbouncer": Need("PgBouncer", "pgbouncer"),
 }
 

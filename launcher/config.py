@@ -6,6 +6,7 @@ field), the default.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Any
 
 from db.errors import MaestroError
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -29,6 +31,12 @@ class Config:
     intake: str = _knob(
         "0.0.0.0:8443", "host:port",
         "Where RQDs send their reports; empty serves none (beside a Cuebot, which takes them itself).",
+    )  # fmt: skip
+    intake_cert: str = _knob("", "path", "PEM certificate chain with which intake serves TLS; empty serves plain gRPC.")
+    intake_key: str = _knob("", "path", "PEM key of intake_cert.")
+    intake_client_ca: str = _knob("", "path", "PEM authorities; reporters must then show a certificate of theirs.")
+    intake_networks: str = _knob(
+        "", "networks", "Who may report, as in \"10.1.0.0/16, 127.0.0.1\"; empty lets everybody."
     )  # fmt: skip
     rqd_port: int = _knob(8444, "port", "Port on which RQD listens, at the host's own name.")
     dials: str = _knob(
@@ -53,6 +61,7 @@ class Config:
     channel_idle_s: float = _knob(300.0, "s", "A connection unused for this long is closed.")
     message_max_bytes: int = _knob(16 * 1024 * 1024, "bytes", "Largest report accepted.")
     reports_max: int = _knob(50_000, "reports", "Reports waiting for the database; more are put off (UNAVAILABLE).")
+    reports_max_mb: int = _knob(256, "MiB", "Size of the reports waiting for the database; more are put off as well.")
     spool: str = _knob(
         "var/launcher", "path", "Directory for completions that arrive while the database is away; survives restarts."
     )
@@ -70,7 +79,8 @@ class Config:
 
     def validate(self) -> Config:
         """Refuse what cannot be meant; raises MaestroError naming the field, the value and what would be right."""
-        at_least_one = ("claim_batch", "claimed_max", "launch_concurrency", "channels_max", "reports_max", "rqd_port")
+        at_least_one = ("claim_batch", "claimed_max", "launch_concurrency", "channels_max", "reports_max",
+                        "reports_max_mb", "rqd_port")
         for name in at_least_one:
             self._require(getattr(self, name) >= 1, name, "at least 1")
         for name in ("launch_deadline_s", "confirm_gap_s", "retry_first_s", "poll_s", "heartbeat_s", "channel_idle_s"):
@@ -82,6 +92,17 @@ class Config:
         self._require(self.rqd_port <= 65_535, "rqd_port", "at most 65535")
         for name in ("intake", "metrics"):
             self._require(_is_address(getattr(self, name)), name, "host:port, or empty")
+        self._require(
+            bool(self.intake_cert) == bool(self.intake_key), "intake_cert", "given with intake_key, or not at all"
+        )
+        self._require(
+            not self.intake_client_ca or bool(self.intake_cert), "intake_client_ca", "empty without intake_cert"
+        )
+        try:
+            networks(self.intake_networks)
+        except ValueError as error:
+            text = self.intake_networks
+            raise MaestroError(f"launcher setting intake_networks cannot be {text!r}: {error}") from None
         self._require(self.claimed_max >= self.claim_batch, "claimed_max", f"at least claim_batch ({self.claim_batch})")
         longest = max(self.heartbeat_s, self.poll_s, self.verify_s)
         self._require(
@@ -106,6 +127,11 @@ class Config:
     @property
     def serves_metrics(self) -> bool:
         return self.metrics not in ("", "0")
+
+
+def networks(text: str) -> list[Network]:
+    """The networks named in a list separated by commas. Raises ValueError for what is no network."""
+    return [ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip()]
 
 
 def _is_address(text: str) -> bool:

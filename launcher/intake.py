@@ -8,15 +8,20 @@ repeat, so of those that wait only a host's latest is kept, and a lost one is no
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 import psycopg
 from opencue_proto import report_pb2, report_pb2_grpc
 
+from db.errors import MaestroError
 from launcher import log, reports
+from launcher.config import Config, Network, networks
 from launcher.db import Backoff, DatabaseAway, Link, Refused, away
 from launcher.reports import BadReport
 from launcher.spool import Spool
@@ -38,10 +43,11 @@ class NotNow(Exception):
 class Waiting:
     """A report on its way into the database, and who waits for it."""
 
-    __slots__ = ("future", "report")
+    __slots__ = ("future", "report", "size")
 
-    def __init__(self, report: dict[str, Any]) -> None:
+    def __init__(self, report: dict[str, Any], size: int) -> None:
         self.report = report
+        self.size = size
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def settle(self, error: Exception | None = None) -> None:
@@ -62,33 +68,46 @@ class Intake:
         # host name -> its latest report; startups go in before statuses
         self._hosts: dict[str, dict[str, Waiting]] = {"startup": {}, "status": {}}
         self._have_hosts = asyncio.Event()
+        self._bytes = 0  # of the reports that wait
         self._spool = Spool(state.config.spool)
         self._stopping = asyncio.Event()
+        self.config = state.config
         self.port = 0
 
     # What RQD calls
 
-    async def take_completion(self, report: dict[str, Any]) -> None:
-        """Returns when durable. Raises NotNow, or Refused when the database will never take it."""
-        if len(self._completions) >= self._state.config.reports_max:
+    async def take_completion(self, report: dict[str, Any], size: int) -> None:
+        """Returns when durable. Raises NotNow, or Refused when the database will never take it. `size` in bytes."""
+        if len(self._completions) >= self._state.config.reports_max or self._is_full(size):
             raise NotNow("too many completions wait for the database")
-        waiting = Waiting(report)
+        waiting = Waiting(report, size)
         self._completions.append(waiting)
         self._have_completions.set()
-        await waiting.future
+        await self._answered(waiting)
 
-    async def take_host(self, kind: str, report: dict[str, Any]) -> None:
+    def _is_full(self, size: int) -> bool:
+        """Whether reports of this size more would take more room than they may. One alone always has room."""
+        return self._bytes > 0 and self._bytes + size > self._state.config.reports_max_mb * 1024 * 1024
+
+    async def _answered(self, waiting: Waiting) -> None:
+        self._bytes += waiting.size
+        try:
+            await waiting.future
+        finally:
+            self._bytes -= waiting.size
+
+    async def take_host(self, kind: str, report: dict[str, Any], size: int) -> None:
         """Returns when stored, or when a newer report of the host has taken its place. Raises NotNow or Refused."""
         queue = self._hosts[kind]
         name = report["host"]["name"]
         older = queue.pop(name, None)
         if older is not None:
             older.settle()
-        elif len(queue) >= self._state.config.reports_max:
+        elif len(queue) >= self._state.config.reports_max or self._is_full(size):
             raise NotNow("too many host reports wait for the database")
-        queue[name] = waiting = Waiting(report)
+        queue[name] = waiting = Waiting(report, size)
         self._have_hosts.set()
-        await waiting.future
+        await self._answered(waiting)
 
     # Completions into the database
 
@@ -254,9 +273,9 @@ class Intake:
         )
         report_pb2_grpc.add_RqdReportInterfaceServicer_to_server(_Servicer(self), server)
         try:
-            self.port = server.add_insecure_port(state.config.intake)
+            self.port = _listen(server, state.config)
             await server.start()
-            log.info("intake", address=state.config.intake, port=self.port)
+            log.info("intake", address=state.config.intake, port=self.port, tls=bool(state.config.intake_cert))
             if listening is not None:
                 listening.set()
             async with asyncio.TaskGroup() as group:
@@ -273,6 +292,38 @@ class Intake:
             await self._status_link.close()
 
 
+def _listen(server: Any, config: Config) -> int:
+    """Open the port, with TLS where a certificate is given. Raises MaestroError for files that are no use."""
+    if not config.intake_cert:
+        return int(server.add_insecure_port(config.intake))
+    try:
+        key, chain = Path(config.intake_key).read_bytes(), Path(config.intake_cert).read_bytes()
+        authorities = Path(config.intake_client_ca).read_bytes() if config.intake_client_ca else None
+    except OSError as error:
+        raise MaestroError(f"cannot read {error.filename}: {error.strerror}") from None
+    try:
+        credentials = grpc.ssl_server_credentials([(key, chain)], authorities, require_client_auth=bool(authorities))
+        return int(server.add_secure_port(config.intake, credentials))
+    except RuntimeError as error:
+        raise MaestroError(
+            f"intake cannot serve TLS at {config.intake} with {config.intake_cert} and {config.intake_key}: {error}"
+        ) from None
+
+
+def is_welcome(peer: str, allowed: list[Network]) -> bool:
+    """Whether gRPC's name of a peer ("ipv4:10.0.0.1:4711", "ipv6:%5B::1%5D:4711") lies in an allowed network."""
+    kind, _, rest = unquote(peer).partition(":")
+    if not allowed or kind == "unix":
+        return True
+    try:
+        address = ipaddress.ip_address(rest.rpartition(":")[0].strip("[]"))
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return any(address in network for network in allowed)
+
+
 Handle = Callable[[], Awaitable[None]]
 
 
@@ -281,8 +332,12 @@ class _Servicer(report_pb2_grpc.RqdReportInterfaceServicer):  # type: ignore[mis
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
+        self._allowed = networks(intake.config.intake_networks)
 
     async def _answer(self, context: Any, kind: str, take: Handle) -> None:
+        if not is_welcome(context.peer(), self._allowed):
+            log.warning("report from outside the networks allowed", kind=kind, peer=context.peer())
+            await context.abort(Code.PERMISSION_DENIED, "this launcher takes no reports from your network")
         try:
             await take()
         except (BadReport, Refused) as error:
@@ -304,10 +359,11 @@ class _Servicer(report_pb2_grpc.RqdReportInterfaceServicer):  # type: ignore[mis
         return report_pb2.RqdReportRunningFrameCompletionResponse()
 
     async def _host(self, kind: str, message: Any) -> None:
-        await self._intake.take_host(kind, reports.startup(message) if kind == "startup" else reports.status(message))
+        report = reports.startup(message) if kind == "startup" else reports.status(message)
+        await self._intake.take_host(kind, report, message.ByteSize())
 
     async def _completion(self, message: Any) -> None:
-        await self._intake.take_completion(reports.completion(message))
+        await self._intake.take_completion(reports.completion(message), message.ByteSize())
 
 
 def _is_data_error(error: psycopg.Error) -> bool:

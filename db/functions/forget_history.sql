@@ -1,4 +1,5 @@
--- forget_history: deletes ticks, placements, refused launches and faults older than history_hours. Part of the sweep.
+-- forget_history: deletes ticks, placements, refused launches and faults older than history_hours, and what
+-- frames asked for longer than frame_memory_hours ago. Part of the sweep.
 -- At most 20,000 rows of each a call. Locks: the deleted rows. Result: rows deleted.
 create or replace function maestro.forget_history(p_now timestamptz) returns bigint
 language plpgsql
@@ -32,6 +33,14 @@ begin
     );
     get diagnostics v_rows = row_count;
     v_count := v_count + v_rows;
+    delete from maestro.frame_memory where pk_frame in (
+        select m.pk_frame from maestro.frame_memory as m
+        where m.updated_at < p_now - make_interval(hours => maestro.setting('frame_memory_hours')::integer)
+        limit v_limit
+    );
+    delete from maestro.layer_streak where pk_layer in (
+        select s.pk_layer from maestro.layer_streak as s where s.updated_at < v_before limit v_limit
+    );
     delete from maestro.fault where fault_id in (
         select f.fault_id from maestro.fault as f where f.at < v_before order by f.fault_id limit v_limit
     );
