@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from db.errors import MaestroError
 from launcher import log
 from launcher.config import Config, load_dials
 from launcher.early import Drain
@@ -90,5 +91,12 @@ def main(config: Config, dsn: str) -> None:
         log.info("drained before start", by=process_drain.reason)
         return
     log.info("launcher starts", intake=config.intake, rss_mb=rss_mb())
-    asyncio.run(Daemon(config, dsn, process_drain).run())
+    try:
+        asyncio.run(Daemon(config, dsn, process_drain).run())
+    except ExceptionGroup as group:
+        # What the operator can put right is said in one line.
+        for error in group.exceptions:
+            if isinstance(error, MaestroError):
+                raise error from None
+        raise
     log.info("launcher ends", by=process_drain.reason, rss_mb=rss_mb())

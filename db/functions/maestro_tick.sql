@@ -22,6 +22,8 @@ begin
     if not pg_try_advisory_xact_lock(v_lock) then
         return jsonb_build_object('status', 'locked', 'dry_run', dry_run);
     end if;
+    -- A caller that ticks inside a transaction of its own and is heard of no more must not hold up the farm.
+    perform set_config('idle_in_transaction_session_timeout', '10s', true);
     if maestro.setting('mode') = 'off' then
         return jsonb_build_object('status', 'off', 'dry_run', dry_run);
     end if;

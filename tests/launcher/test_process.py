@@ -6,6 +6,7 @@ import asyncio
 import re
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,6 +125,15 @@ async def test_a_negative_cap_is_refused_at_start(farm: Farm, field: str) -> Non
         _, log = await asyncio.wait_for(child.communicate(), 20)
     assert child.returncode == 1
     assert field in log.decode()
+
+
+async def test_what_the_operator_can_put_right_is_said_in_one_line(farm: Farm, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    async with process(farm, intake="127.0.0.1:0", spool=str(tmp_path / "file" / "spool"), log_level="error") as child:
+        _, log = await asyncio.wait_for(child.communicate(), 20)
+    assert child.returncode == 1
+    assert "cannot use the spool" in log.decode()
+    assert "Traceback" not in log.decode()
 
 
 FROZEN = """
