@@ -15,8 +15,8 @@ class Host:
     """One bookable host. `idle_*` fall as the tick places frames; everything else stays."""
 
     __slots__ = (
-        "cores", "frames", "gpu_mem", "gpus", "group", "idle_cores", "idle_gpu_mem", "idle_gpus", "idle_mem",
-        "index", "mem", "name", "pk_alloc", "pk_host", "thread_mode", "version",
+        "cores", "frames", "gpu_mem", "gpus", "group", "hold_cores", "hold_mem", "idle_cores", "idle_gpu_mem",
+        "idle_gpus", "idle_mem", "index", "mem", "name", "pk_alloc", "pk_host", "thread_mode", "version",
     )  # fmt: skip
 
     def __init__(
@@ -32,6 +32,8 @@ class Host:
         self.thread_mode = thread_mode
         self.cores, self.mem, self.gpus, self.gpu_mem = total
         self.idle_cores, self.idle_mem, self.idle_gpus, self.idle_gpu_mem = idle
+        self.hold_cores = 0  # points that frames without gpus leave to waiting frames with gpus
+        self.hold_mem = 0
         self.frames = 0  # booked onto it in this tick
         self.version = 0  # counts changes: who kept something of the host sees by it that the host moved on
 
@@ -43,6 +45,16 @@ class Host:
         self.idle_gpu_mem -= ask.gpu_mem
         self.frames += 1
         self.version += 1
+        if self.hold_cores or self.hold_mem:
+            if ask.gpus or ask.gpu_mem:  # comes out of what was held for it
+                self.hold_cores = max(0, self.hold_cores - ask.cores)
+                self.hold_mem = max(0, self.hold_mem - ask.mem)
+
+    def spare(self, gpu_frame: bool) -> Tuple[int, int]:
+        """Idle points and KiB that a frame may use: one without gpus leaves alone what is held for those with."""
+        if gpu_frame or not (self.hold_cores or self.hold_mem):
+            return self.idle_cores, self.idle_mem
+        return max(0, self.idle_cores - self.hold_cores), max(0, self.idle_mem - self.hold_mem)
 
 
 class Ask(NamedTuple):
@@ -77,6 +89,7 @@ class Layer(NamedTuple):
     selfish: bool = False  # of a service that takes every idle core of its host at booking
     job_started_s: float = 0.0
     dispatch_order: int = 0  # the layer's place in its job
+    misfits: Tuple[Tuple[str, int], ...] = ()  # gates that rule hosts out, and how many of them
 
 
 class Settings(NamedTuple):

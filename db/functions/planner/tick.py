@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from planner.group import Pins, group_hosts
+from planner.group import GroupKey, group_hosts
 from planner.model import (
     Busy,
     Caps,
@@ -21,6 +21,7 @@ from planner.model import (
     State,
     Terms,
 )
+from planner.pins import Pins
 from planner.place import place
 from planner.reserve import reserve
 from planner.wait import BUCKETS as BUCKETS
@@ -33,6 +34,7 @@ class Snapshot(NamedTuple):
 
     hosts: List[Host]
     groups: List[Dict[str, Any]]  # rows for the candidate query; id is the place in this list
+    keys: List[GroupKey]
 
 
 class Decision(NamedTuple):
@@ -59,7 +61,7 @@ class PlacementRows(NamedTuple):
     host: List[int]
     frames: List[int]
     score: List[float]  # of the first frame
-    terms: List[str]  # JSON object, of the first frame
+    terms: Tuple[List[float], ...]  # of the first frame: a list a term, in the order of model.Terms
     warmth: List[str]
     backfill: List[bool]
     outcome: List[str]
@@ -83,40 +85,41 @@ def snapshot(rows: Sequence[Row]) -> Snapshot:
         )
         for index, row in enumerate(rows)
     ]  # fmt: skip
+    counts = [0] * len(keys)
+    for number in of_host:
+        counts[number] += 1
     groups = [
         {
             "id": number, "pk_alloc": key.pk_alloc, "pk_facility": key.pk_facility, "tags": key.tags, "os": key.os,
-            "thread_all": key.thread_all,
+            "thread_all": key.thread_all, "hosts": counts[number],
         }
         for number, key in enumerate(keys)
     ]  # fmt: skip
-    return Snapshot(hosts, groups)
+    return Snapshot(hosts, groups, keys)
 
 
-def layers(rows: Sequence[Row], hosts: List[Host], closed: Mapping[str, str] = {}) -> List[Layer]:
+def layers(rows: Sequence[Row], farm: Snapshot, closed: Mapping[str, str] = {}) -> List[Layer]:
     """Layers (rows of maestro.candidates, in its order), with tags that name hosts resolved.
 
-    Rows may lack `running`, `selfish`, `job_started_s` and `dispatch_order`. `closed`: as State.closed.
+    Rows may lack `running`, `selfish`, `job_started_s`, `dispatch_order`; `misfits` and `misfit_hosts` (parallel lists:
+    each gate that rules out some hosts, and how many of them); and `pk_facility` and `os`, which check what pins name.
+    `closed`: host name -> why it is not in the snapshot ('host down', 'host locked', …).
     """
-    pins = Pins([host.name for host in hosts])
+    pins = Pins(farm.hosts, farm.keys, closed)
     group_sets: Dict[Tuple[int, ...], FrozenSet[int]] = {}  # equal sets become one object: pools are found by them
-    pin_sets: Dict[str, Optional[FrozenSet[int]]] = {}
     found = []
     for index, row in enumerate(rows):
-        tags = row["tags"]
-        if tags not in pin_sets:
-            pin_sets[tags] = frozenset(pins.resolve(tags)) or None
-        pinned = pin_sets[tags]
         key = tuple(row["groups"])
         groups = group_sets.setdefault(key, frozenset(key))
-        # A pin's tags match no group, since a host's own name is no tag of its group.
-        gates = tuple(gate for gate in row["gates"] if not (pinned and gate == "tags"))
+        gates = tuple(row["gates"])
+        misfits = tuple(zip(row.get("misfits") or (), row.get("misfit_hosts") or ()))
+        pinned, gates, misfits = pins.apply(row, gates, misfits)
         found.append(
             Layer(
                 index, row["pk_layer"], row["pk_job"], row["pk_show"], row["pk_folder"], row["priority"],
                 row["waiting"], row["cores_min"], row["cores_max"], row["mem_min"], row["gpus_min"],
                 row["gpu_mem_min"], row["threadable"], groups, pinned, gates, row.get("running", 0),
-                row.get("selfish", False), row.get("job_started_s", 0.0), row.get("dispatch_order", 0),
+                row.get("selfish", False), row.get("job_started_s", 0.0), row.get("dispatch_order", 0), misfits,
             )  # fmt: skip
         )
     return found
@@ -311,7 +314,7 @@ def placement_rows(whole: Decision, lost: Mapping[int, str]) -> PlacementRows:
         [key[1] for key in keys],
         list(frames.values()),
         [whole.slot_score[slot] for slot in first],
-        [json.dumps({name: round(x, 6) for name, x in whole.slot_terms[slot]._asdict().items() if x}) for slot in first],
+        tuple([whole.slot_terms[slot][term] for slot in first] for term in range(len(Terms._fields))),
         [whole.slot_warmth[slot] for slot in first],
         [key[2] for key in keys],
         [key[3] for key in keys],
