@@ -4,8 +4,8 @@
 -- The fence: a completion counts only if the proc that it names exists, holds the frame that it names, and the frame
 -- is RUNNING. Everything else (sent twice, late, of a superseded booking) is stale: it is counted and changes no row.
 -- Usage is counted by what the run returned, not by the state that follows.
--- Locks, each sorted by key: proc, host, layer_stat, job_stat, frame; then as count_usage, release_procs, adapt_layers
--- and settle.
+-- Locks, each sorted by key: proc, host, layer_stat, job_stat, frame; then as count_usage, release_procs, adapt_layers,
+-- leave_warm, learn_memory and settle.
 -- Result: {"drained", "stale", "finished_jobs"}. Errors: whatever a table's own guards raise.
 create or replace function maestro.apply_completions(p_ids bigint [], p_now timestamptz) returns jsonb
 language plpgsql
@@ -106,6 +106,9 @@ begin
         perform maestro.count_usage(v_done);
         perform maestro.release_procs(array(select d.pk_proc from unnest(v_done) as d));
         perform maestro.adapt_layers(v_done, p_now);
+        perform maestro.leave_warm(v_done);
+        perform maestro.learn_memory(array_agg(d.pk_layer), array_agg(d.pk_frame), array_agg(d.max_rss))
+        from unnest(v_done) as d where d.success or d.memory_failure;
 
         update host as h set str_lock_state = 'NIMBY_LOCKED'
         where h.str_lock_state = 'OPEN'

@@ -4,10 +4,11 @@
 -- p_layers, p_hosts: keys. p_slot_*: parallel arrays, one entry a frame to book in draw order: positions (from 1) in
 -- p_layers and p_hosts, and what the frame reserves there (core points, KiB, gpus, KiB).
 -- Result: {"committed": n, "dropped": {reason: n}, "lost": [slot numbers from 1]}; committed + dropped = slots.
--- A dropped slot's frame stays WAITING, untouched.
+-- A dropped slot's frame stays WAITING, untouched. Dropped are: slots of hosts that changed, of layers that may not start
+-- any more (paused, start-after), slots that limits have no room for, and those whose frame somebody else holds.
 --
--- Locks, in OpenCue's order: hosts, layer_stat, job_stat, frames (SKIP LOCKED: a frame that somebody else holds is
--- left for the next tick), then the counters; each table sorted by key.
+-- Locks, in OpenCue's order: hosts, layer_stat, job_stat, limits, frames (SKIP LOCKED: a frame that somebody else holds
+-- is left for the next tick), then the counters; each table sorted by key.
 -- Raises what the tables' own guards raise (a burst or a job's maximum lowered since the snapshot).
 create or replace function maestro.commit_plan(
     p_tick_id bigint,
@@ -36,9 +37,13 @@ declare
     -- Keys of one batch share their first part: they arrive at the index in order, at its right edge.
     v_key constant text := left(gen_random_uuid()::text, 24);
     v_full integer [];
+    v_shut integer [];
+    v_over integer [];
     v_won integer [];
     v_passed text [];
-    v_refused integer;
+    v_changed integer;
+    v_held integer;
+    v_limited integer;
     v_updated integer;
 begin
     -- Hosts whose idle amounts do not cover the plan, or that closed since the snapshot, drop out whole.
@@ -73,8 +78,12 @@ begin
     perform from layer_stat as ls
     where ls.pk_layer = any(p_layers) order by ls.pk_layer for no key update;
 
-    select array_agg(l.pk_job order by k.layer), array_agg(j.pk_show order by k.layer)
-    into v_layer_job, v_layer_show
+    select
+        array_agg(l.pk_job order by k.layer), array_agg(j.pk_show order by k.layer),
+        coalesce(array_agg(k.layer) filter (where
+            j.str_state is distinct from 'PENDING' or j.b_paused or l.ts_start_after > p_now
+        ), '{}')
+    into v_layer_job, v_layer_show, v_shut
     from unnest(p_layers) with ordinality as k (pk_layer, layer)
     left join layer as l on l.pk_layer = k.pk_layer
     left join job as j on j.pk_job = l.pk_job;
@@ -82,13 +91,15 @@ begin
     perform from job_stat as js
     where js.pk_job = any(v_layer_job) order by js.pk_job for no key update;
 
+    v_over := maestro.trim_limits(p_now, p_layers, p_hosts, p_slot_layer, p_slot_host);
+
     with slot as materialized (
         select
             s.number, s.layer, s.host, s.cores, s.mem, s.gpus, s.gpu_mem,
             row_number() over (partition by s.layer order by s.number) as turn
         from unnest(p_slot_layer, p_slot_host, p_slot_cores, p_slot_mem, p_slot_gpus, p_slot_gpu_mem)
             with ordinality as s (layer, host, cores, mem, gpus, gpu_mem, number)
-        where s.host <> all(v_full)
+        where s.host <> all(v_full) and s.layer <> all(v_shut) and s.number <> all(v_over)
     ),
     wanted as materialized (
         select w.layer, p_layers[w.layer] as pk_layer, w.frames, coalesce(m.first_order, -1) as first_order
@@ -205,12 +216,19 @@ begin
         perform maestro.raise_marks(v_passed);
     end if;
 
-    select count(*) into v_refused from unnest(p_slot_host) as s (host) where s.host = any(v_full);
+    select
+        count(*) filter (where s.host = any(v_full)),
+        count(*) filter (where s.host <> all(v_full) and s.layer = any(v_shut)),
+        count(*) filter (where s.host <> all(v_full) and s.layer <> all(v_shut) and s.number = any(v_over))
+    into v_changed, v_held, v_limited
+    from unnest(p_slot_layer, p_slot_host) with ordinality as s (layer, host, number);
     return jsonb_build_object(
         'committed', cardinality(v_won),
         'dropped', jsonb_strip_nulls(jsonb_build_object(
-            'host changed', nullif(v_refused, 0),
-            'frame taken', nullif(v_slots - v_refused - cardinality(v_won), 0)
+            'host changed', nullif(v_changed, 0),
+            'layer held', nullif(v_held, 0),
+            'limit', nullif(v_limited, 0),
+            'frame taken', nullif(v_slots - v_changed - v_held - v_limited - cardinality(v_won), 0)
         )),
         'lost', case when cardinality(v_won) < v_slots then (
             select jsonb_agg(n)

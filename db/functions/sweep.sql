@@ -8,6 +8,7 @@
 -- every 5 s    sweep_procs            procs that no report confirms, procs and RUNNING frames without each other
 -- every 10 s   drain_history          frame_history_queue into frame_history
 -- every 30 s   recover_depends        depends whose end was never noticed
+-- every 30 s   forget_state           warmth that has cooled, state of layers whose job is done
 -- every 60 s   forget_history         rows older than history_hours
 -- Result: {"swept": corrections, "hosts_down", "orphans", "depends_recovered", "jobs_finished", "errors"}.
 -- Locks: the tick's lock, then as the parts.
@@ -28,7 +29,7 @@ begin
     with schedule (task, period) as (
         values
         ('sweep_hosts', interval '2 s'), ('sweep_procs', '5 s'), ('drain_history', '10 s'),
-        ('recover_depends', '30 s'), ('forget_history', '60 s')
+        ('recover_depends', '30 s'), ('forget_state', '30 s'), ('forget_history', '60 s')
     ),
     due as (
         insert into maestro.sweep_clock (task, last_at)
@@ -47,7 +48,7 @@ begin
         from (values
             (1, 'sweep_hosts', 'hosts_down'), (2, 'sweep_procs', 'orphans'),
             (3, 'recover_depends', 'depends_recovered'), (4, 'finish_done_jobs', 'jobs_finished'),
-            (5, 'drain_history', 'history'), (6, 'forget_history', 'forgotten')
+            (5, 'drain_history', 'history'), (6, 'forget_history', 'forgotten'), (7, 'forget_state', 'cooled')
         ) as t (place, task, counter)
         where t.task = 'finish_done_jobs' or t.task = any(v_due)
         order by t.place
@@ -71,7 +72,7 @@ begin
         'jobs_finished', coalesce(v_counts -> 'jobs_finished', '0'),
         'swept', (
             select coalesce(sum(e.value::bigint), 0)
-            from jsonb_each_text(v_counts) as e where e.key not in ('history', 'forgotten')
+            from jsonb_each_text(v_counts) as e where e.key not in ('history', 'forgotten', 'cooled')
         ),
         'errors', v_errors
     );
