@@ -1,7 +1,7 @@
 """Plain data of a tick: hosts, layers, caps, state and settings in; placements, reservations and reasons out.
 
-Units everywhere: core points (100 = one core), KiB of memory, whole gpus, KiB of gpu memory. Times are seconds since any
-fixed moment (`_s`) or milliseconds of duration (`_ms`).
+Units everywhere: core points (100 = one core), KiB of memory, whole gpus, KiB of gpu memory. Times are seconds since
+any fixed moment (`_s`) or milliseconds of duration (`_ms`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Host:
         self, index: int, pk_host: str, name: str, group: int, pk_alloc: str, thread_mode: int,
         total: Tuple[int, int, int, int], idle: Tuple[int, int, int, int],
     ) -> None:  # fmt: skip
-        """`index` is the host's place in the snapshot and settles ties; total and idle are (cores, mem, gpus, gpu mem)."""
+        """`index`: the host's place in the snapshot, settles ties. total and idle: (cores, mem, gpus, gpu mem)."""
         self.index = index
         self.pk_host = pk_host
         self.name = name
@@ -45,10 +45,9 @@ class Host:
         self.idle_gpu_mem -= ask.gpu_mem
         self.frames += 1
         self.version += 1
-        if self.hold_cores or self.hold_mem:
-            if ask.gpus or ask.gpu_mem:  # comes out of what was held for it
-                self.hold_cores = max(0, self.hold_cores - ask.cores)
-                self.hold_mem = max(0, self.hold_mem - ask.mem)
+        if (self.hold_cores or self.hold_mem) and (ask.gpus or ask.gpu_mem):  # it comes out of what was held for it
+            self.hold_cores = max(0, self.hold_cores - ask.cores)
+            self.hold_mem = max(0, self.hold_mem - ask.mem)
 
     def spare(self, gpu_frame: bool) -> Tuple[int, int]:
         """Idle points and KiB that a frame may use: one without gpus leaves alone what is held for those with."""
@@ -181,7 +180,7 @@ class State(NamedTuple):
 
     now_s: float = 0.0
     elapsed_ms: int = 0  # since the last tick
-    live: Mapping[str, Mapping[str, int]] = {}  # pk_layer -> pk_host -> frames running; hosts without idle cores may lack
+    live: Mapping[str, Mapping[str, int]] = {}  # pk_layer -> pk_host -> frames that run there
     warm: Mapping[str, Mapping[str, int]] = {}  # pk_layer -> pk_host it left -> frames of others booked there since
     reservations: Tuple[Reservation, ...] = ()
     debts: Mapping[str, int] = {}  # pk_layer -> net blocked ms before this tick

@@ -22,8 +22,8 @@ from planner.model import (
     Terms,
 )
 from planner.pins import Pins
-from planner.place import place
-from planner.reserve import reserve
+from planner.plan import NOTHING_KNOWN
+from planner.plan import plan as make_plan
 from planner.wait import BUCKETS as BUCKETS
 
 Row = Mapping[str, Any]
@@ -250,11 +250,10 @@ def plan(
     knobs: Settings,
     seed: int,
     out_of_time: Callable[[], bool],
-    known: State = State(),
+    known: State = NOTHING_KNOWN,
 ) -> Plan:
-    """Place, then reserve for what stayed blocked."""
-    placed = place(hosts, found, caps_left, knobs, seed, out_of_time)
-    return reserve(hosts, found, placed)
+    """As planner.plan.plan."""
+    return make_plan(hosts, found, caps_left, knobs, seed, out_of_time, known)
 
 
 def decision(planned: Plan, found: List[Layer], hosts: List[Host]) -> Decision:
@@ -282,7 +281,8 @@ def decision(planned: Plan, found: List[Layer], hosts: List[Host]) -> Decision:
 
 def part(whole: Decision, slots: Sequence[int]) -> Decision:
     """The decision cut to some slots (numbers from 0); keys stay, so positions hold."""
-    return Decision(whole.layers, whole.hosts, *([column[slot] for slot in slots] for column in whole[2:]))
+    columns: List[Any] = [[column[slot] for slot in slots] for column in whole[2:]]
+    return Decision(whole.layers, whole.hosts, *columns)
 
 
 def halves(whole: Decision, slots: Sequence[int]) -> List[List[int]]:
