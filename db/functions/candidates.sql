@@ -149,7 +149,7 @@ as $$
         w.int_priority, w.job_started_s, w.int_dispatch_order,
         w.int_waiting_count, w.int_running_count, w.int_succeeded_count,
         w.int_cores_min, w.int_cores_max, w.int_mem_min, w.int_gpus_min, w.int_gpu_mem_min, w.b_threadable, w.selfish,
-        lm.median_rss, lm.samples,
+        coalesce(lm.median_rss, 0), coalesce(lm.samples, 0),
         w.job_cores_free, w.job_gpus_free, w.folder_cores_free, w.folder_gpus_free,
         case when cardinality(m.gates) = 0 then w.gates else w.gates || m.gates end,
         m.id, m.groups, m.misfits, m.misfit_hosts
@@ -157,7 +157,7 @@ as $$
     join matched as m on m.str_tags = w.str_tags and m.str_os = w.str_os and m.pk_facility = w.pk_facility
         and m.b_threadable = w.b_threadable and m.pk_show = w.pk_show
     left join maestro.layer_memory as lm on lm.pk_layer = w.pk_layer
-    order by w.pk_layer;
+    order by w.pk_job, w.pk_layer;
 $$;
 comment on function maestro.candidates(jsonb, timestamptz, boolean) is
     'Waiting layers with what they ask, what caps leave them, the host groups (ids of p_groups) that every gate allows, '

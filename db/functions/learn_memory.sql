@@ -1,7 +1,7 @@
 -- learn_memory: takes peaks of frames' memory into what is known of their layers: the last 32 frames of each, and their
 -- median. Parallel arrays: layer, frame, peak in KiB; a later entry of the same frame replaces an earlier one.
--- Called by the tick alone (take_samples, apply_completions), so no two writers meet. Layers that are not threadable
--- are passed over, for they are never resized. Locks layer_memory rows sorted by key. Errors: none of its own.
+-- Called by the tick alone (take_samples, apply_completions), so no two writers meet.
+-- Locks layer_memory rows sorted by key. Errors: none of its own.
 create or replace function maestro.learn_memory(p_layers text [], p_frames text [], p_peaks bigint []) returns void
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
@@ -11,14 +11,10 @@ as $$
 declare
     v_kept constant integer := 32;
 begin
-    if not maestro.setting('memory_sizing')::boolean then
-        return;
-    end if;
     with seen as materialized (
         select distinct on (s.pk_layer, s.pk_frame)
             s.pk_layer, hashtext(s.pk_frame) as frame, s.peak, s.place
         from unnest(p_layers, p_frames, p_peaks) with ordinality as s (pk_layer, pk_frame, peak, place)
-        join layer as l on l.pk_layer = s.pk_layer and l.b_threadable
         where s.peak > 0
         order by s.pk_layer, s.pk_frame, s.place desc
     ),
@@ -47,4 +43,4 @@ begin
 end
 $$;
 comment on function maestro.learn_memory(text [], text [], bigint []) is
-    'Takes peaks of frames (KiB) into maestro.layer_memory: the last 32 frames of a threadable layer, and their median.';
+    'Takes peaks of frames (KiB) into maestro.layer_memory: the last 32 frames of a layer, and their median.';

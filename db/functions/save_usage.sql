@@ -15,8 +15,7 @@ begin
     select p.pk_layer, p.pk_frame, greatest(r.max_rss, r.rss)
     from unnest(p_runs) as r
     join proc as p on p.pk_proc = r.pk_proc and p.pk_frame = r.pk_frame
-    join layer as l on l.pk_layer = p.pk_layer
-    where p.pk_proc = any(p_procs) and l.b_threadable
+    where p.pk_proc = any(p_procs)
         and greatest(r.max_rss, r.rss) > p.int_mem_max_used + p.int_mem_max_used / 16;
 
     update proc as p set

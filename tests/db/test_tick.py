@@ -18,6 +18,11 @@ def tick(db: Db, dry_run: bool = False, seed: int | None = 1) -> dict[str, Any]:
     return dict(one(db, "select maestro_tick(%s, %s)", dry_run, seed))
 
 
+def uncap(db: Db) -> None:
+    """Let one layer take whole hosts."""
+    db.execute("update maestro.setting set value = '0' where name = 'layer_host_max_frac'")
+
+
 def faults(db: Db) -> list[Any]:
     return db.execute("select * from maestro.check_accounting()").fetchall()
 
@@ -108,7 +113,9 @@ def test_a_malformed_tag_regex_costs_its_own_layer_only(db: Db) -> None:
     done = tick(db)
     assert done["status"] == "planned"
     assert state(db, frames_of(db, good)[0]) == "RUNNING"
-    assert column(db, "select reasons from maestro.waitlist where pk_job = %s", bad) == [["malformed tags"]]
+    assert column(db, "select reasons from maestro.waitlist where pk_job = %s", bad) == [
+        [{"reason": "malformed tags", "hosts": 1}]
+    ]
 
 
 def test_a_second_caller_is_told_locked_at_once(db: Db, dsn: str) -> None:
@@ -120,6 +127,7 @@ def test_a_second_caller_is_told_locked_at_once(db: Db, dsn: str) -> None:
 
 
 def test_two_callers_at_once_never_book_a_frame_twice(db: Db, dsn: str) -> None:
+    uncap(db)
     for number in range(4):
         add_host(db, f"host{number}", cores=16)
     add_job(db, "job", {"render": 200})
@@ -208,7 +216,7 @@ def test_a_gate_or_cap_holds_and_its_reason_is_named(db: Db, change: str, most: 
     tick(db)
     assert one(db, "select count(*) from proc") == most
     tick(db)  # at a cap, the reason stands once the layer no longer flows
-    assert reason in column(db, "select reasons from maestro.waitlist")[0]
+    assert reason in [each["reason"] for each in column(db, "select reasons from maestro.waitlist")[0]]
     assert faults(db) == []
 
 
@@ -234,6 +242,7 @@ def test_a_layer_whose_tags_name_a_host_runs_there_and_only_there(db: Db) -> Non
 
 
 def test_frames_start_in_dispatch_order_after_marks_moved_on_and_back(db: Db) -> None:
+    uncap(db)
     add_host(db, "host1", cores=16, mem_gib=256)
     job = add_job(db, "job", {"render": 60})
     frames = frames_of(db, job)
@@ -268,6 +277,7 @@ def test_a_run_after_a_real_failure_counts_as_a_retry_and_after_a_lost_host_does
 
 
 def test_counter_rows_are_written_once_however_many_frames_are_booked(db: Db) -> None:
+    uncap(db)
     for number in range(3):
         add_host(db, f"host{number}", cores=16)
     add_job(db, "job", {"render": 100})

@@ -46,7 +46,7 @@ def book(session: Session, tick_id: int, now: str, decision: tick.Decision) -> O
             layer = decision.layers[decision.slot_layer[slots[0]] - 1]
             session.errors.append({"what": "layer " + layer, "message": str(error)})
             result = {"committed": 0, "dropped": {"error": len(slots)}, "lost": list(range(1, len(slots) + 1))}
-            lost.update({slot: "error" for slot in slots})
+            lost.update(dict.fromkeys(slots, "error"))
         committed += result["committed"]
         for reason, count in result["dropped"].items():
             dropped[reason] = dropped.get(reason, 0) + count

@@ -7,39 +7,50 @@ somebody uses it.
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from phases.session import Row, Session
 from planner import tick
 from planner.model import Caps, Layer, Settings, State
 
-# Columns of maestro.candidates that differ from layer to layer; `kind` leads to the others.
-OWN_COLUMNS = (
-    "pk_layer", "pk_job", "pk_show", "pk_folder", "pk_facility", "os", "tags", "priority", "job_started_s",
-    "dispatch_order", "waiting", "running", "completed", "cores_min", "cores_max", "mem_min", "gpus_min", "gpu_mem_min",
-    "threadable", "selfish", "median_rss", "samples", "job_cores_free", "job_gpus_free", "folder_cores_free",
-    "folder_gpus_free", "kind",
+# Columns of maestro.candidates by what determines them: what belongs to a job or a kind travels once for its layers.
+LAYER_COLUMNS = (
+    "pk_layer", "dispatch_order", "waiting", "running", "completed", "cores_min", "cores_max", "mem_min", "gpus_min",
+    "gpu_mem_min", "selfish", "median_rss", "samples",
 )  # fmt: skip
+JOB_COLUMNS = (
+    "pk_job", "pk_folder", "priority", "job_started_s", "job_cores_free", "job_gpus_free", "folder_cores_free",
+    "folder_gpus_free",
+)  # fmt: skip
+KIND_COLUMNS = ("pk_show", "pk_facility", "os", "tags", "threadable", "groups", "misfits", "misfit_hosts")
 CANDIDATES = """
-    with found as materialized (select * from maestro.candidates($1, $2, $3))
-    select {columns},
+    with found as materialized (
+        select c.*, dense_rank() over (order by c.pk_job) as job from maestro.candidates($1, $2, $3) as c
+        order by c.pk_job, c.pk_layer
+    )
+    select {layers}, array_agg(f.job) as job, array_agg(f.kind) as kind,
         array_agg(case when cardinality(f.gates) > 0 then array_to_string(f.gates, ';') end) as gates,
         (
-            select jsonb_object_agg(k.kind, jsonb_build_array(k.groups, k.misfits, k.misfit_hosts))
-            from (select distinct on (g.kind) g.kind, g.groups, g.misfits, g.misfit_hosts from found as g) as k
+            select json_object_agg(j.job, json_build_array({jobs}))
+            from (select distinct on (g.job) g.* from found as g order by g.job) as j
+        ) as jobs,
+        (
+            select json_object_agg(k.kind, json_build_array({kinds}))
+            from (select distinct on (g.kind) g.* from found as g order by g.kind) as k
         ) as kinds
     from found as f
-""".format(columns=", ".join("array_agg(f.{0}) as {0}".format(name) for name in OWN_COLUMNS))
+""".format(
+    layers=", ".join("array_agg(f.{0}) as {0}".format(name) for name in LAYER_COLUMNS),
+    jobs=", ".join("j." + name for name in JOB_COLUMNS),
+    kinds=", ".join("k." + name for name in KIND_COLUMNS),
+)
 
+HOST_COLUMNS = (
+    "pk_host", "str_name", "pk_alloc", "pk_facility", "str_tags", "str_os", "int_thread_mode", "int_cores", "int_mem",
+    "int_gpus", "int_gpu_mem", "int_cores_idle", "int_mem_idle", "int_gpus_idle", "int_gpu_mem_idle", "short_mem",
+)  # fmt: skip
 HOSTS = "select {} from maestro.snapshot() as h".format(
-    ", ".join(
-        "array_agg(h.{0}) as {0}".format(name)
-        for name in (
-            "pk_host", "str_name", "pk_alloc", "pk_facility", "str_tags", "str_os", "int_thread_mode", "int_cores",
-            "int_mem", "int_gpus", "int_gpu_mem", "int_cores_idle", "int_mem_idle", "int_gpus_idle",
-            "int_gpu_mem_idle", "short_mem",
-        )  # fmt: skip
-    )
+    ", ".join("array_agg(h.{0}) as {0}".format(name) for name in HOST_COLUMNS)
 )
 
 
@@ -55,7 +66,9 @@ class Work(NamedTuple):
 def knobs(session: Session, values: Dict[str, str]) -> Settings:
     """The planner's settings."""
     names = [name.strip() for name in values["fifo_shows"].split(",") if name.strip()]
-    shows = session.rows("select pk_show from public.show where str_name = any($1)", ["text[]"], [names]) if names else ()
+    if not names:
+        return tick.settings(values)
+    shows = session.rows("select pk_show from public.show where str_name = any($1)", ["text[]"], [names])
     return tick.settings(values, [row["pk_show"] for row in shows])
 
 
@@ -86,33 +99,25 @@ def work(session: Session, farm: tick.Snapshot, now: str, managed_only: bool) ->
 
 
 def _layer_rows(whole: Row) -> List[Dict[str, Any]]:
-    """Rows of maestro.candidates from its columns."""
-    kinds = {int(kind): shape for kind, shape in json.loads(whole["kinds"] or "{}").items()}
+    """Rows of maestro.candidates, put together from its columns."""
+    jobs = {int(job): dict(zip(JOB_COLUMNS, row)) for job, row in json.loads(whole["jobs"] or "{}").items()}
+    kinds = {int(kind): dict(zip(KIND_COLUMNS, row)) for kind, row in json.loads(whole["kinds"] or "{}").items()}
     rows = []
-    for values in zip(*(whole[name] or () for name in OWN_COLUMNS), whole["gates"] or ()):
-        row = dict(zip(OWN_COLUMNS, values))
-        row["groups"], row["misfits"], row["misfit_hosts"] = kinds[row["kind"]]
-        row["gates"] = values[-1].split(";") if values[-1] else ()
+    for job, kind, gates, *own in zip(
+        *(whole[name] or () for name in ("job", "kind", "gates")), *(whole[name] or () for name in LAYER_COLUMNS)
+    ):
+        row = dict(zip(LAYER_COLUMNS, own), **jobs[job], **kinds[kind])
+        row["gates"] = gates.split(";") if gates else ()
         rows.append(row)
     return rows
 
 
 def state(
-    session: Session, farm: tick.Snapshot, host_rows: List[Dict[str, Any]], found: Work, settings: Settings, now_s: float
+    session: Session, farm: tick.Snapshot, short_mem: List[str], found: Work, settings: Settings, now_s: float
 ) -> State:
-    """What earlier ticks and reports left behind."""
+    """What earlier ticks and reports left behind; `short_mem` are hosts (pk_host) short of memory."""
     names = [row["pk_layer"] for row in found.rows if not row["gates"]]
-    roomy = _hosts_with_room(farm, found)
-    live: Any = ()
-    warm: Any = ()
-    if roomy and names:
-        if settings.locality_enabled or settings.layer_host_max_frac:
-            live = session.rows("select * from maestro.live_layers($1, $2)", ["text[]", "text[]"], [roomy, names])
-        if settings.locality_enabled and settings.locality_window_frames:
-            warm = session.rows(
-                "select * from maestro.warm_layers($1, $2, $3)", ["text[]", "text[]", "int"],
-                [roomy, names, settings.locality_window_frames],
-            )  # fmt: skip
+    live, warm = _locality(session, _hosts_with_room(farm, found), set(names), settings)
     reservations: Any = ()
     debts: Any = ()
     runs: Any = ()
@@ -131,21 +136,46 @@ def state(
     known = tick.state(
         now_s,
         _elapsed_ms(session, now_s),
-        live,
-        warm,
-        reservations,
-        debts,
-        runs,
-        [row for row in found.rows if row["threadable"]] if settings.memory_sizing else (),
-        [row["pk_host"] for row in host_rows if row["short_mem"]],
-        found.closed,
-    )
+        reservation_rows=reservations,
+        debt_rows=debts,
+        run_rows=runs,
+        memory_rows=found.rows,
+        short_mem=short_mem,
+        closed=found.closed,
+    )._replace(live=live, warm=warm)
     wanted = tick.ready_wanted(known, settings)
     if wanted is None:
         wanted = _hosts_for_grants(farm, found, known)
     if wanted:
         known = tick.with_ready(known, session.rows("select * from maestro.ready_procs($1)", ["text[]"], [wanted]))
     return known
+
+
+Places = Dict[str, Dict[str, int]]  # pk_layer -> pk_host -> frames
+
+
+def _locality(session: Session, roomy: List[str], names: Set[str], settings: Settings) -> Tuple[Places, Places]:
+    """Which of the layers `names` run on the hosts `roomy`, and which left them how many foreign frames ago."""
+    live: Places = {}
+    warm: Places = {}
+    if not roomy or not names:
+        return live, warm
+    if settings.locality_enabled or settings.layer_host_max_frac:
+        found = session.rows("select * from maestro.live_procs($1)", ["text[]"], [roomy])[0]
+        for pk_layer, pk_host in zip(found["layers"] or (), found["hosts"] or ()):
+            if pk_layer in names:
+                hosts = live.setdefault(pk_layer, {})
+                hosts[pk_host] = hosts.get(pk_host, 0) + 1
+    if settings.locality_enabled and settings.locality_window_frames:
+        found = session.rows(
+            "select * from maestro.warm_hosts($1, $2)", ["text[]", "int"], [roomy, settings.locality_window_frames]
+        )[0]
+        for pk_layer, pk_host, frames in zip(
+            found["layers"] or (), found["hosts"] or (), found["foreign_frames"] or ()
+        ):
+            if pk_layer in names:
+                warm.setdefault(pk_layer, {})[pk_host] = frames
+    return live, warm
 
 
 def _elapsed_ms(session: Session, now_s: float) -> int:

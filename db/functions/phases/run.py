@@ -16,8 +16,8 @@ from planner.model import Plan
 def run(plpy: Any, tick_id: int, now: str, now_s: float, seed: int) -> Dict[str, Any]:
     """Drain, sweep, plan and book; the caller holds the planning lock.
 
-    Arguments: `plpy` of the calling function; `now` the tick's time as PostgreSQL writes it, `now_s` the same in seconds
-    since 1970. Result: the tick's answer as the contract gives it.
+    Arguments: `plpy` of the calling function; `now` the tick's time as PostgreSQL writes it, `now_s` the same in
+    seconds since 1970. Result: the tick's answer as the contract gives it.
     """
     # The collector would look through the same many small rows again and again, and none of them is garbage yet.
     collecting = gc.isenabled()
@@ -58,7 +58,8 @@ def _run(session: Session, tick_id: int, now: str, now_s: float, seed: int) -> D
     # 5 rank: waiting layers, their gates and caps; the lottery itself is the planner's, for it has the seed
     found = gather.work(session, farm, now, values["mode"] == "managed")
     session.done("rank")
-    known = gather.state(session, farm, host_rows, found, settings, now_s)
+    short_mem = [row["pk_host"] for row in host_rows if row["short_mem"]]
+    known = gather.state(session, farm, short_mem, found, settings, now_s)
     session.done("state")
 
     # 6 place and 7 reserve

@@ -42,7 +42,7 @@ create table maestro.warmth (
     constraint warmth_pkey primary key (pk_host, pk_layer)
 ) with (fillfactor = 70);
 
--- Peak memory of a threadable layer's last frames, KiB: parallel arrays, oldest first, one entry a frame. frames holds
+-- Peak memory of a layer's last frames, KiB: parallel arrays, oldest first, one entry a frame. frames holds
 -- hashes of frame keys; a frame that is seen again replaces its entry.
 create table maestro.layer_memory (
     pk_layer text primary key,
