@@ -12,7 +12,7 @@ select
     case
         when h.int_cores_idle >= coalesce(r.cores_min, h.int_cores) then now()
         else (
-            select greatest(min(e.end_at), now())
+            select case when min(e.end_at) is not null then greatest(min(e.end_at), now()) end
             from (
                 select
                     q.end_at,

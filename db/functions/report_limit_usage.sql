@@ -31,15 +31,24 @@ begin
             maestro.report_text(e.body ->> 'limit', 'limit', 'limit report') as name,
             least(maestro.report_time(e.body -> 'captured_at', 'captured_at', 'limit report', p_now), p_now) as captured,
             left(e.body ->> 'source', 255) as source,
-            case jsonb_typeof(e.body -> 'hosts') when 'array' then e.body -> 'hosts' end as hosts, e.body
+            case jsonb_typeof(e.body -> 'hosts') when 'array' then e.body -> 'hosts' end as hosts,
+            jsonb_typeof(e.body -> 'hosts') as kind
         from jsonb_array_elements(v_reports) with ordinality as e (body, place)
         order by e.place
     loop
-        if v_picture.hosts is null and jsonb_typeof(v_picture.body -> 'hosts') <> 'null' then
+        if v_picture.hosts is null and v_picture.kind <> 'null' then
             raise exception using
-                errcode = 'QM001', message = format('limit report of %s: hosts cannot be %s', v_picture.name,
-                jsonb_typeof(v_picture.body -> 'hosts')), hint = 'Allowed: an array of objects.';
+                errcode = 'QM001',
+                message = format('limit report of %s: hosts cannot be %s', v_picture.name, v_picture.kind),
+                hint = 'Allowed: an array of objects.';
         end if;
+        perform
+            maestro.report_text(h ->> 'host', 'host', 'limit report of ' || v_picture.name),
+            maestro.report_number(
+                coalesce(h ->> 'tokens', '1'), 'tokens', 'limit report of ' || v_picture.name, 1, 1000000
+            )
+        from jsonb_array_elements(coalesce(v_picture.hosts, '[]')) as h;
+
         select r.pk_limit_record, r.str_name, r.ts_reported, u.ts_watermark, u.ts_updated into v_last
         from limit_record as r
         left join limit_usage as u on u.pk_limit_record = r.pk_limit_record
@@ -65,10 +74,7 @@ begin
                 max(k.holder) as holder
             from (
                 select
-                    maestro.report_text(h ->> 'host', 'host', 'limit report of ' || v_picture.name) as name,
-                    maestro.report_number(
-                        coalesce(h ->> 'tokens', '1'), 'tokens', 'limit report of ' || v_picture.name, 1, 1000000
-                    ) as tokens,
+                    h ->> 'host' as name, coalesce(h ->> 'tokens', '1')::bigint as tokens,
                     left(h ->> 'user', 64) as holder
                 from jsonb_array_elements(coalesce(v_picture.hosts, '[]')) as h
             ) as k

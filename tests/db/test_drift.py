@@ -51,7 +51,7 @@ def test_random_counters_change_nothing_in_the_next_tick(db: Db) -> None:
     db.execute("insert into limit_record (pk_limit_record, str_name, int_max_value) values ('l', 'licence', 9)")
     db.execute("insert into layer_limit (pk_layer_limit, pk_layer, pk_limit_record) values ('ll', %s, 'l')",
                [layer_of(db, jobs[0], "comp")])  # fmt: skip
-    db.execute("select maestro.report_limit_usage('{\"limit\": \"licence\", \"hosts\": [{\"host\": \"host1\"}]}')")
+    db.execute('select maestro.report_limit_usage(\'{"limit": "licence", "hosts": [{"host": "host1"}]}\')')
     assert tick(db)["committed"] == 36
     db.execute("update job_resource set int_max_cores = 1500")
     untouched = one(db, "select maestro_tick(true, 7)")
