@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.db.farm import accounting, add_host, add_job, call, column, layer_of, one, running, tick
 
@@ -28,7 +29,7 @@ def complete(db: Db, procs: list[tuple[str, str]]) -> None:
 
 
 def crowd(db: Db, hosts: int = 4, block_seconds: int = 0) -> tuple[str, str]:
-    """Hosts full of one-core frames, and a layer as wide as a host that waits. Keys of the narrow and the wide layer."""
+    """Hosts full of one-core frames, and a layer as wide as a host that waits. Keys of narrow and wide layer."""
     put(db, "reservation_block_seconds", block_seconds)
     for number in range(hosts):
         add_host(db, f"host{number}", cores=8)
@@ -95,26 +96,24 @@ def test_a_planner_that_starts_anew_knows_what_is_held(db: Db, dsn: str) -> None
     assert column(db, "select pk_host from maestro.reservation order by 1") == held
 
 
-def test_a_paused_killed_or_satisfied_owner_gives_its_hosts_back_at_the_next_tick(db: Db) -> None:
-    for end in ("pause", "kill", "eat"):
-        db.execute("delete from maestro.reservation")
-        _, wide = crowd(db) if end == "pause" else ("", wide)
-        tick(db)
-        pass_some_time(db, 1)
-        tick(db)
-        assert one(db, "select count(*) from maestro.reservation") > 0, end
-        if end == "pause":
-            db.execute("update job set b_paused = true where str_name = 'wide'")
-        elif end == "kill":
-            call(db, "kill_job", "wide")
-        else:
-            call(db, "eat_frames", "wide")
-        assert tick(db)["reservations"]["held"] == 0, end
-        assert one(db, "select count(*) from maestro.reservation") == 0
-        if end == "pause":
-            db.execute("update job set b_paused = false")
-        if end == "kill":
-            break
+@pytest.mark.parametrize(
+    "end",
+    [
+        "update job set b_paused = true where str_name = 'wide'",
+        "select maestro.kill_job('wide')",
+        "select maestro.eat_frames('wide', 'render')",
+    ],
+    ids=["paused", "killed", "eaten"],
+)
+def test_an_owner_that_needs_its_hosts_no_more_gives_them_back_at_the_next_tick(db: Db, end: str) -> None:
+    crowd(db)
+    tick(db)
+    pass_some_time(db, 1)
+    tick(db)
+    assert one(db, "select count(*) from maestro.reservation") > 0
+    db.execute(end)  # type: ignore[arg-type]
+    assert tick(db)["reservations"]["held"] == 0
+    assert one(db, "select count(*) from maestro.reservation") == 0
     assert accounting(db) == []
 
 

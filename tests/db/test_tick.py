@@ -250,7 +250,8 @@ def test_frames_start_in_dispatch_order_after_marks_moved_on_and_back(db: Db) ->
         tick(db)
         db.execute("select maestro.report_completion(jsonb_agg(jsonb_build_object("
                    " 'host', jsonb_build_object('name', 'host1'), 'exit_status', 0, 'run_time', 1,"
-                   " 'frame', jsonb_build_object('resource_id', pk_proc, 'frame_id', pk_frame)))) from proc")  # fmt: skip
+                   " 'frame', jsonb_build_object('resource_id', pk_proc, 'frame_id', pk_frame))))"
+                   " from proc")  # fmt: skip
     tick(db)
     assert one(db, "select first_order from maestro.layer_mark") > 16
     assert {state(db, frame) for frame in frames[:48]} == {"SUCCEEDED"}
