@@ -1,11 +1,13 @@
 """Brute force: the same decisions as planner.plan, made the plainest way. For small farms only.
 
-It shares the definitions (score, sizes, caps, rates, what holds admit) and none of the machinery (heaps of draws, pools,
-levels, a layer's own hosts): each slot looks at every show, every layer's next draw and every host.
+It shares the definitions (score, sizes, caps, rates, what holds admit) and none of the machinery (heaps of draws,
+pools, levels, a layer's own hosts): each slot looks at every show, every layer's next draw and every host.
 """
 
 from __future__ import annotations
 
+from itertools import dropwhile
+from math import log
 from random import Random
 
 from planner.backfill import Holds
@@ -104,7 +106,8 @@ class Oracle:
         line = self.lines[key].get(clock)
         order = clock
         if line is not None:
-            able = [n for n in line if n not in self.dead[key] and self.left[n]]
+            # Who is behind the oldest that is left counts as left.
+            able = list(dropwhile(lambda n: n in self.dead[key] or not self.left[n], line))
             if len(able) < sum(1 for n in line if n in queue):
                 del queue[clock]
                 return
@@ -119,7 +122,7 @@ class Oracle:
             return
         self.take(order, chosen)
         if self.left[order]:
-            queue[clock] += random.expovariate(1.0) / weight(layers[clock].priority)
+            queue[clock] -= log(1.0 - random.random()) / weight(layers[clock].priority)
         else:
             del queue[clock]
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from hypothesis import assume, given, settings
 
-from planner.caps import NO_CAP, Ledger
+from planner.caps import NO_CAP
 from planner.model import Caps, Host, Layer, Plan, Settings, Share
 from planner.plan import plan
 from planner.wait import BUCKETS

@@ -10,8 +10,9 @@ to the one whose job is oldest.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heapreplace
+from math import log
 from random import Random
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from planner.caps import Ledger
 from planner.model import Layer, Settings
@@ -39,8 +40,8 @@ def first_draws(layers: List[Layer], settings: Settings, random: Random) -> List
 
     Within a fifo class the draws are dealt out by age, so that a cut never takes the oldest.
     """
-    exponential = random.expovariate
-    firsts = [exponential(1.0) / weight(layer.priority) for layer in layers]
+    uniform = random.random
+    firsts = [-log(1.0 - uniform()) / weight(layer.priority) for layer in layers]
     if settings.fifo or settings.fifo_shows:
         classes: Dict[Tuple[str, float], List[Layer]] = {}
         for layer in layers:
@@ -76,11 +77,7 @@ class Queue:
         self.lines: Dict[int, Line] = {}
 
 
-class Turn(NamedTuple):
-    """A layer's turn to take a slot."""
-
-    order: int
-    pk_alloc: Optional[str]  # where the slot is; None: anywhere
+Turn = Tuple[int, Optional[str]]  # whose turn it is (an order), and the allocation of the slot; None: anywhere
 
 
 class Draws:
@@ -95,7 +92,7 @@ class Draws:
         self._layers = layers
         self._waiting = waiting
         self._ledger = ledger
-        self._exponential = random.expovariate
+        self._uniform = random.random
         queues: Dict[Tuple[Optional[str], Optional[str]], Queue] = {}
         everywhere: Tuple[Optional[str], ...] = (None,)
         for order, allocs in entries:
@@ -145,13 +142,13 @@ class Draws:
                 line = queue.lines.get(order) if queue.lines else None
                 if line is None:
                     if waiting[order]:
-                        return Turn(order, queue.pk_alloc)
+                        return order, queue.pk_alloc
                     heappop(clocks)
                     continue
                 while line.at < len(line.members) and not waiting[line.members[line.at]]:
                     line.at += 1
                 if len(line.members) - line.at >= line.clocks:
-                    return Turn(line.members[line.at], queue.pk_alloc)
+                    return line.members[line.at], queue.pk_alloc
                 line.clocks -= 1
                 heappop(clocks)
             heappop(self._turns)
@@ -170,6 +167,7 @@ class Draws:
         """The layer of the last turn took the slot; its clock goes on if it has frames left."""
         queue = self._queues[self._turns[0][1]]
         now, order = queue.clocks[0]
+        again = False
         line = queue.lines.get(order) if queue.lines else None
         if line is not None:
             if not self._waiting[line.members[line.at]]:
@@ -177,13 +175,18 @@ class Draws:
                 line.clocks -= 1
                 heappop(queue.clocks)
             else:
-                heapreplace(queue.clocks, (now + self._exponential(1.0) / weight(self._layers[order].priority), order))
+                again = True
         elif self._waiting[order]:
-            heapreplace(queue.clocks, (now + self._exponential(1.0) / weight(self._layers[order].priority), order))
+            again = True
         else:
             heappop(queue.clocks)
+        if again:
+            priority = self._layers[order].priority
+            now -= log(1.0 - self._uniform()) / (priority if priority > 1 else 1)
+            heapreplace(queue.clocks, (now, order))
         if len(self._turns) > 1 and queue.pk_show is not None:
-            heapreplace(self._turns, (self._tier(queue), self._turns[0][1]))
+            tier = self._ledger.tier(queue.pk_show, queue.pk_alloc)  # type: ignore[arg-type]
+            heapreplace(self._turns, (tier, self._turns[0][1]))
 
 
 def cut(layers: List[Layer], order: List[int], most: int) -> Tuple[List[Layer], int]:
@@ -200,7 +203,7 @@ def cut(layers: List[Layer], order: List[int], most: int) -> Tuple[List[Layer], 
         groups = layer.groups
         if full:
             inside = groups - full
-            if len(inside) < len(groups):
+            if len(inside) < len(groups):  # so a layer that loses nothing stays the same object
                 lost += len(groups) - len(inside)
                 kept[index] = layer._replace(groups=inside)
                 groups = inside

@@ -2,7 +2,7 @@
 
 They are few. For one layer and a fixed bonus a host's score only rises within a tick, so a heap whose top is rated
 again when its host has changed gives the exact minimum. What may lower a score or open a host again (a seat that the
-host gains) enters the host anew. Hosts whose frames take whatever is idle have no such order and are rated at each draw.
+host gains) enters the host anew. Hosts whose frames take whatever is idle have no such order: they are rated each time.
 """
 
 from __future__ import annotations
@@ -13,16 +13,22 @@ from typing import Callable, Dict, List, Optional, Tuple
 from planner.model import Host
 from planner.pool import Best
 
-Entry = Tuple[float, int, int]  # score, host index, host version
+Entry = Tuple[float, int, int, Best]  # score, host index, host version, the offer
 
 
 class Near:
     """A layer's own hosts, by allocation."""
 
-    __slots__ = ("_heaps", "_hosts", "_rate", "_shifting")
+    __slots__ = ("_heaps", "_holds", "_hosts", "_rate", "_shifting")
 
-    def __init__(self, hosts: List[Host], rate: Callable[[int], Optional[Best]]) -> None:
-        """`rate` gives what the host (an index) offers now; None takes the host out until it is added again."""
+    def __init__(
+        self, hosts: List[Host], rate: Callable[[int], Optional[Best]], holds: Callable[[Best], bool] = lambda _: False
+    ) -> None:
+        """`rate` gives what the host (an index) offers now; None takes the host out until it is added again.
+
+        `holds`: whether an offer still stands for certain, its host being unchanged; it saves the rating.
+        """
+        self._holds = holds
         self._hosts = hosts
         self._rate = rate
         self._heaps: Dict[str, List[Entry]] = {}
@@ -38,7 +44,7 @@ class Near:
             return
         offer = self._rate(index)
         if offer is not None:
-            heappush(self._heaps.setdefault(host.pk_alloc, []), (offer.score, index, host.version))
+            heappush(self._heaps.setdefault(host.pk_alloc, []), (offer.score, index, host.version, offer))
 
     def best(self, only_alloc: Optional[str]) -> Optional[Best]:
         """The cheapest offer, the first in the snapshot among equals."""
@@ -55,14 +61,16 @@ class Near:
     def _top(self, heap: List[Entry]) -> Optional[Best]:
         """The heap's best offer as it stands now; hosts that offer nothing leave."""
         while heap:
-            score, index, version = heap[0]
+            score, index, version, last = heap[0]
+            if version == self._hosts[index].version and self._holds(last):
+                return last
             offer = self._rate(index)
             if offer is None:
                 heappop(heap)
             elif version == self._hosts[index].version or offer.score <= score:
                 return offer
             else:
-                heapreplace(heap, (offer.score, index, self._hosts[index].version))
+                heapreplace(heap, (offer.score, index, self._hosts[index].version, offer))
         return None
 
 

@@ -1,8 +1,8 @@
 """Places frames, slot by slot: each slot goes to the layer whose turn it is, on the cheapest host that takes it.
 
 Hosts are looked for in the pool that the layer shares with others, and beside it among the few hosts that have
-something for this very layer (module near). Bonuses are fixed by what ran at the tick's start; seats are counted as they
-are taken.
+something for this very layer (module near). Bonuses are fixed by what ran at the tick's start; seats count as they are
+taken.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from planner.size import asked, takes_idle
 from planner.sizing import SAMPLES_MIN, Sizes
 
 LAYER_HOST_FRAMES_MIN = 8  # layer_host_max_frac never caps below this
+PASSED_OVER_MAX = 64  # with more refused hosts a layer gets pools of its own, at the cost of a look at each open host
 
 Members = Tuple[FrozenSet[int], Optional[FrozenSet[int]], bool]  # groups, hosts that tags name, wants gpus
 
@@ -27,10 +28,14 @@ Members = Tuple[FrozenSet[int], Optional[FrozenSet[int]], bool]  # groups, hosts
 class Work:
     """One layer's placing: where it looks, and what it may not use any more."""
 
-    __slots__ = ("capped", "counts", "foreign", "live", "near", "over", "parts", "refused", "seats", "seen")
+    __slots__ = (
+        "alone", "capped", "counts", "foreign", "live", "near", "over", "parts", "plain", "refused", "seats", "seen",
+    )  # fmt: skip
 
     def __init__(self, parts: List[Tuple[Layer, Pool]]) -> None:
         self.parts = parts  # the layer once a size, with a pool each
+        self.plain = False  # one shared pool is all there is to look at
+        self.alone = False  # the pools are its own
         self.near: Optional[Near] = None
         self.over: Optional[Near] = None  # hosts with the layer's share full, for when nothing else is left
         self.live: Dict[int, int] = {}  # host index -> its frames that run there
@@ -117,9 +122,11 @@ class Placer:
             return None
         work = self.works.get(layer.order)
         if work is None:
-            if not self._worth_a_look(layer):
+            if self._hopeless(layer, pk_alloc):
                 return None
             work = self._start(layer)
+        elif work.plain:
+            return work.parts[0][1].best(layer, pk_alloc, self.ledger.headroom)
         near = work.near
         found: Optional[Best] = None
         if near is not None:
@@ -129,8 +136,9 @@ class Placer:
         # Without a bonus no score is below 0: then the pool has nothing better.
         if (found is None or found.score >= 0.0) and (not work.seats or self._seats_left(work)):
             host_max = self.settings.host_frame_dispatch_max
+            headroom = self.ledger.headroom
             for part, pool in work.parts:
-                offer = pool.best(part, pk_alloc, self.ledger.headroom, work.refused, host_max)
+                offer = pool.best(part, pk_alloc, headroom, work.refused, host_max, not work.alone)
                 if offer is not None:
                     found = better(found, offer)
         if found is None and work.over is not None:
@@ -140,11 +148,11 @@ class Placer:
     def _seats_left(self, work: Work) -> bool:
         return not any(self.ledger.seats.spent(limit) for limit in work.seats)
 
-    def _worth_a_look(self, layer: Layer) -> bool:
-        """False if the layer asks for more cores than any host has idle: it then costs the tick next to nothing."""
-        if layer.order in self.holds.by_owner or self.holds.borrower(layer) or layer.order in self.sizes.variants:
-            return True
-        return self.pool(layer).most_cores >= layer.cores_min
+    def _hopeless(self, layer: Layer, pk_alloc: Optional[str]) -> bool:
+        """Whether no host has room, as is known without a look at any: the layer costs the tick next to nothing."""
+        if self.holds.by_host and (layer.order in self.holds.by_owner or self.holds.borrower(layer)):
+            return False
+        return layer.order not in self.sizes.variants and self.pool(layer).hopeless(layer, pk_alloc)
 
     def _start(self, layer: Layer) -> Work:
         """Set up the layer's placing: its pools, and the hosts that have something for it."""
@@ -181,8 +189,11 @@ class Placer:
             for index in sorted(work.counts):
                 self._cap(work, self.hosts[index])
         if indexes or work.seats:
-            work.near = Near(self.hosts, lambda index: self._rate(work, index))
+            work.near = Near(self.hosts, lambda index: self._rate(work, index), lambda offer: self._holds(work, offer))
             self._enter(work, work.near, sorted(indexes))
+        work.plain = work.near is None and len(work.parts) == 1 and not (
+            work.refused or settings.host_frame_dispatch_max
+        )  # fmt: skip
         return work
 
     def _opened(self) -> Dict[str, int]:
@@ -233,6 +244,12 @@ class Placer:
             return None
         found = terms(host, ask, settings, self._locality(work, index), self._seat(work, host))
         return Best(host, ask, total(found), found)
+
+    def _holds(self, work: Work, offer: Best) -> bool:
+        """Whether an offer stands for certain while its host has not changed."""
+        if work.seats or offer.host.index in work.refused:
+            return False
+        return offer.ask.cores <= self.ledger.headroom(work.parts[0][0], offer.host.pk_alloc)
 
     def _locality(self, work: Work, index: int) -> float:
         """The bonus for data that the layer has, or had lately, on the host."""
@@ -299,11 +316,13 @@ class Placer:
             self._enter(work, work.over, [host.index])
 
     def _refuse(self, work: Work, index: int) -> None:
-        """The host takes no more of the layer, which leaves the shared pools for its own at the first refusal."""
-        if not work.refused:
+        """The host takes no more of the layer."""
+        work.refused.add(index)
+        work.plain = False
+        if len(work.refused) > PASSED_OVER_MAX and not work.alone:
+            work.alone = True
             # Hosts that ran full since the shared pool was made leave by themselves.
             work.parts = [
                 (part, Pool(self.hosts, pool.open, self.settings, wants_gpu(part), self.moved))
                 for part, pool in work.parts
             ]
-        work.refused.add(index)

@@ -63,8 +63,8 @@ def plan(
         if count % CLOCK_EVERY == 0 and out_of_time():
             late = True
             break
-        layer = sizes.layers[turn.order]
-        best = placer.best(layer, turn.pk_alloc)
+        layer = sizes.layers[turn[0]]
+        best = placer.best(layer, turn[1])
         if best is None:
             draws.no_host()
         else:

@@ -32,9 +32,14 @@ class Widths:
         for host in placer.hosts:
             self._by_group[host.group] = bigger(self._by_group.get(host.group, (0, 0, 0)), host)
         self._largest: Dict[Tuple[FrozenSet[int], Optional[FrozenSet[int]]], Largest] = {}
+        # What is below this is wide nowhere.
+        self._cores = WIDE * min((size[0] for size in self._by_group.values()), default=0)
+        self._mem = WIDE * min((size[1] for size in self._by_group.values()), default=0)
 
     def wide(self, layer: Layer) -> bool:
         """Whether one frame takes half of the largest host's cores, memory or (two and more) gpus."""
+        if 0 < layer.cores_min < self._cores and layer.mem_min < self._mem and layer.gpus_min < 2:
+            return False
         key = (layer.groups, layer.pinned)
         largest = self._largest.get(key)
         if largest is None:

@@ -1,7 +1,8 @@
 """The placement score: opportunity cost under E-PVM (Amir et al. 2000; reference section 3.1). Lower is better.
 
 score(h) = sum over dimensions D of W_D * (e^(after_D / total_D) - e^(before_D / total_D)) - locality bonus - seat
-bonus, where before and after are the reserved shares of the host without and with the frame.
+bonus, where before and after are the reserved shares of the host without and with the frame. The difference is computed
+as (e^(ask_D / total_D) - 1) * e^(before_D / total_D): the first factor is the frame's alone, the second the host's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ def term(weight: float, used: int, ask: int, total: int) -> float:
     """One dimension's cost of reserving `ask` more where `used` of `total` is reserved; 0 if nothing is asked."""
     if ask == 0:
         return 0.0
-    return weight * (exp((used + ask) / total) - exp(used / total))
+    return weight * (exp(ask / total) - 1.0) * exp(used / total)
 
 
 def terms(host: Host, ask: Ask, settings: Settings, locality: float = 0.0, seat: float = 0.0) -> Terms:

@@ -106,27 +106,25 @@ class Waits:
         seen = weighed if weighed.groups or weighed.pinned else layer
         sized = placer.layers[layer.order]
         room = self._room(seen, sized)
-        firsts: List[Reason] = []
-        bucket = ""
-        hosts = sum(self._reach(seen, wants_gpu(seen)).allocs.values())
-        if weighed.groups is not layer.groups and weighed.groups != layer.groups:
+        firsts, bucket = self._capped(seen, sized)
+        if weighed is not layer:
             missed = sum(len(self._by_group.get(group, ())) for group in layer.groups - weighed.groups)
             firsts.append(Reason("beyond layer_candidates_per_group_max", missed))
             if seen is layer and room.reason == NO_FIT:
-                bucket = LIMIT
+                bucket = bucket or LIMIT
         if self._late:
-            firsts.append(Reason("tick_budget_ms", hosts))
-            bucket = LIMIT
-        if layer.order in placer.sizes.probing and placer.sizes.probing[layer.order] < 1:
-            firsts.append(Reason("memory probe", hosts))
-            bucket = LIMIT
-        capped, capped_bucket = self._capped(layer, sized, hosts)
-        if capped:
-            firsts.extend(capped)
-            bucket = capped_bucket or bucket
+            firsts.append(Reason("tick_budget_ms", self._count(seen)))
+            bucket = bucket or LIMIT
+        if placer.sizes.probing and placer.sizes.probing.get(layer.order) == 0:
+            firsts.append(Reason("memory probe", self._count(seen)))
+            bucket = bucket or LIMIT
         if not firsts and not layer.misfits:
             return room
         return Wait(bucket or room.reason, (*firsts, *room.reasons, *map(Reason._make, layer.misfits)))
+
+    def _count(self, layer: Layer) -> int:
+        """How many hosts the layer may use."""
+        return len(self._reach(layer, wants_gpu(layer)).hosts)
 
     def _gated(self, layer: Layer) -> Wait:
         everywhere = len(self._placer.hosts)
@@ -138,25 +136,26 @@ class Waits:
         told = set(layer.gates)
         return Wait(bucket, (*reasons, *(Reason(*misfit) for misfit in layer.misfits if misfit[0] not in told)))
 
-    def _capped(self, layer: Layer, sized: Layer, hosts: int) -> Tuple[List[Reason], str]:
+    def _capped(self, seen: Layer, sized: Layer) -> Tuple[List[Reason], str]:
         """What caps refuse: reasons and the bucket, empty if some host could still be had."""
         placer = self._placer
         refusals = placer.ledger.refusals(sized)
-        found = [Reason(cap, hosts) for cap in refusals]
+        found: List[Reason] = []
         bucket = ""
         if refusals:
+            hosts = self._count(seen)
+            found.extend(Reason(cap, hosts) for cap in refusals)
             bucket = NO_LICENSE if all(cap.startswith("limit ") for cap in refusals) else LIMIT
-        for cap, holding in placer.ledger.spent_seats(layer):
-            found.append(Reason(cap, max(0, hosts - holding)))
+        for cap, holding in placer.ledger.spent_seats(sized):
+            found.append(Reason(cap, max(0, self._count(seen) - holding)))
             bucket = bucket or NO_LICENSE
         least = max(sized.cores_min, 1)
-        rooms = self._burst(self._weighed[layer.order], layer.pk_show)
-        shut = sum(count for room, count in rooms if room < least)
-        if shut:
-            found.append(Reason("subscription burst", shut))
-            if all(room < least for room, _ in rooms):
+        rooms = self._burst(seen, sized.pk_show)
+        if least > rooms[0][0]:
+            found.append(Reason("subscription burst", sum(count for room, count in rooms if room < least)))
+            if least > rooms[-1][0]:
                 bucket = bucket or LIMIT
-        work = placer.works.get(layer.order)
+        work = placer.works.get(sized.order)
         if work is not None and work.refused:
             if work.over is None and work.capped:
                 found.append(Reason("layer_host_max_frac", len(work.capped)))
@@ -171,13 +170,14 @@ class Waits:
         return asked(layer, host, self._placer.ledger.headroom(layer, host.pk_alloc)) is not None
 
     def _burst(self, layer: Layer, pk_show: str) -> List[Tuple[int, int]]:
-        """Room under the show's burst, and hosts, for each allocation that the layer may use."""
+        """Room under the show's burst, and hosts, for each allocation that the layer may use; least room first."""
         key = (pk_show, (layer.groups, layer.pinned))
         rooms = self._bursts.get(key)
         if rooms is None:
             allocs = self._reach(layer, wants_gpu(layer)).allocs
             ledger = self._placer.ledger
-            self._bursts[key] = rooms = [(ledger.burst_room(pk_show, name), count) for name, count in allocs.items()]
+            rooms = sorted((ledger.burst_room(pk_show, name), count) for name, count in allocs.items())
+            self._bursts[key] = rooms = rooms or [(1 << 62, 0)]
         return rooms
 
     def _reach(self, layer: Layer, gpu_frames: bool) -> Reach:
