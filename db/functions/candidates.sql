@@ -157,7 +157,7 @@ as $$
     join matched as m on m.str_tags = w.str_tags and m.str_os = w.str_os and m.pk_facility = w.pk_facility
         and m.b_threadable = w.b_threadable and m.pk_show = w.pk_show
     left join maestro.layer_memory as lm on lm.pk_layer = w.pk_layer
-    order by w.pk_job, w.pk_layer;
+    order by w.pk_layer collate "C";
 $$;
 comment on function maestro.candidates(jsonb, timestamptz, boolean) is
     'Waiting layers with what they ask, what caps leave them, the host groups (ids of p_groups) that every gate allows, '

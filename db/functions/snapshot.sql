@@ -32,7 +32,7 @@ as $$
     join host_stat as hs on hs.pk_host = h.pk_host
     join alloc as a on a.pk_alloc = h.pk_alloc
     where h.str_lock_state = 'OPEN' and hs.str_state = 'UP'
-    order by h.str_name;
+    order by h.str_name collate "C";
 $$;
 comment on function maestro.snapshot() is
     'Bookable hosts with totals and idle amounts (core points, KiB, gpus), ordered by name. Locks nothing.';

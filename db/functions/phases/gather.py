@@ -13,37 +13,23 @@ from phases.session import Row, Session
 from planner import tick
 from planner.model import Caps, Layer, Settings, State
 
-# Columns of maestro.candidates by what determines them: what belongs to a job or a kind travels once for its layers.
+# Columns of maestro.candidates that differ from layer to layer; what `kind` determines travels once for all its layers.
 LAYER_COLUMNS = (
-    "pk_layer", "dispatch_order", "waiting", "running", "completed", "cores_min", "cores_max", "mem_min", "gpus_min",
-    "gpu_mem_min", "selfish", "median_rss", "samples",
+    "pk_layer", "pk_job", "pk_show", "pk_folder", "pk_facility", "os", "tags", "priority", "job_started_s",
+    "dispatch_order", "waiting", "running", "completed", "cores_min", "cores_max", "mem_min", "gpus_min", "gpu_mem_min",
+    "threadable", "selfish", "median_rss", "samples", "job_cores_free", "job_gpus_free", "folder_cores_free",
+    "folder_gpus_free", "kind",
 )  # fmt: skip
-JOB_COLUMNS = (
-    "pk_job", "pk_folder", "priority", "job_started_s", "job_cores_free", "job_gpus_free", "folder_cores_free",
-    "folder_gpus_free",
-)  # fmt: skip
-KIND_COLUMNS = ("pk_show", "pk_facility", "os", "tags", "threadable", "groups", "misfits", "misfit_hosts")
 CANDIDATES = """
-    with found as materialized (
-        select c.*, dense_rank() over (order by c.pk_job) as job from maestro.candidates($1, $2, $3) as c
-        order by c.pk_job, c.pk_layer
-    )
-    select {layers}, array_agg(f.job) as job, array_agg(f.kind) as kind,
+    with found as materialized (select * from maestro.candidates($1, $2, $3))
+    select {columns},
         array_agg(case when cardinality(f.gates) > 0 then array_to_string(f.gates, ';') end) as gates,
         (
-            select json_object_agg(j.job, json_build_array({jobs}))
-            from (select distinct on (g.job) g.* from found as g order by g.job) as j
-        ) as jobs,
-        (
-            select json_object_agg(k.kind, json_build_array({kinds}))
-            from (select distinct on (g.kind) g.* from found as g order by g.kind) as k
+            select json_object_agg(k.kind, json_build_array(k.groups, k.misfits, k.misfit_hosts))
+            from (select distinct on (g.kind) g.kind, g.groups, g.misfits, g.misfit_hosts from found as g) as k
         ) as kinds
     from found as f
-""".format(
-    layers=", ".join("array_agg(f.{0}) as {0}".format(name) for name in LAYER_COLUMNS),
-    jobs=", ".join("j." + name for name in JOB_COLUMNS),
-    kinds=", ".join("k." + name for name in KIND_COLUMNS),
-)
+""".format(columns=", ".join("array_agg(f.{0}) as {0}".format(name) for name in LAYER_COLUMNS))
 
 HOST_COLUMNS = (
     "pk_host", "str_name", "pk_alloc", "pk_facility", "str_tags", "str_os", "int_thread_mode", "int_cores", "int_mem",
@@ -100,13 +86,11 @@ def work(session: Session, farm: tick.Snapshot, now: str, managed_only: bool) ->
 
 def _layer_rows(whole: Row) -> List[Dict[str, Any]]:
     """Rows of maestro.candidates, put together from its columns."""
-    jobs = {int(job): dict(zip(JOB_COLUMNS, row)) for job, row in json.loads(whole["jobs"] or "{}").items()}
-    kinds = {int(kind): dict(zip(KIND_COLUMNS, row)) for kind, row in json.loads(whole["kinds"] or "{}").items()}
+    kinds = {int(kind): shape for kind, shape in json.loads(whole["kinds"] or "{}").items()}
     rows = []
-    for job, kind, gates, *own in zip(
-        *(whole[name] or () for name in ("job", "kind", "gates")), *(whole[name] or () for name in LAYER_COLUMNS)
-    ):
-        row = dict(zip(LAYER_COLUMNS, own), **jobs[job], **kinds[kind])
+    for gates, *own in zip(whole["gates"] or (), *(whole[name] or () for name in LAYER_COLUMNS)):
+        row = dict(zip(LAYER_COLUMNS, own))
+        row["groups"], row["misfits"], row["misfit_hosts"] = kinds[row["kind"]]
         row["gates"] = gates.split(";") if gates else ()
         rows.append(row)
     return rows
