@@ -32,17 +32,19 @@ def fits(layer: Layer, host: Host, ledger: Ledger) -> Ask | None:
     return asked(layer, host, ledger.headroom(layer, host.pk_alloc))
 
 
-def narrowed(hosts: list[Host], layers: list[Layer], firsts: list[float], most: int) -> list[Layer]:
-    """The layers with only the groups where they are among the first `most`."""
+def narrowed(layers: list[Layer], firsts: list[float], most: int, owners: set[str]) -> tuple[list[Layer], set[int]]:
+    """The layers with only the groups where they are among the first `most`, and those that are so nowhere."""
     groups = {layer.order: set(layer.groups) for layer in layers}
     for group in {group for layer in layers for group in layer.groups}:
         ranked = sorted(
             (layer for layer in layers if not layer.gates and group in layer.groups),
-            key=lambda layer: (firsts[layer.order], layer.order),
+            key=lambda layer: (layer.pk_layer not in owners, firsts[layer.order], layer.order),
         )
         for layer in ranked[most:]:
             groups[layer.order].discard(group)
-    return [layer._replace(groups=frozenset(groups[layer.order])) for layer in layers]
+    out = {layer.order for layer in layers if layer.groups and not groups[layer.order] and not layer.pinned}
+    left = [la if la.order in out else la._replace(groups=frozenset(groups[la.order])) for la in layers]
+    return left, out
 
 
 class Oracle:
@@ -56,7 +58,8 @@ class Oracle:
         self.state = state
         random = Random(seed)
         firsts = first_draws(layers, settings, random)
-        layers = narrowed(hosts, layers, firsts, settings.layer_candidates_per_group_max)
+        owners = {held.pk_layer for held in state.reservations}
+        layers, out = narrowed(layers, firsts, settings.layer_candidates_per_group_max, owners)
         self.sizes = resize(hosts, layers, settings, state)
         self.holds = Holds(hosts, self.sizes, settings, state)
         self.ledger = Ledger(caps)
@@ -70,7 +73,9 @@ class Oracle:
         self.left = {layer.order: layer.waiting for layer in layers}
         for order, allowed in self.sizes.probing.items():
             self.left[order] = min(self.left[order], allowed)
-        competing = [layer for layer in layers if not layer.gates and (layer.groups or layer.pinned)]
+        competing = [
+            layer for layer in layers if not layer.gates and (layer.groups or layer.pinned) and layer.order not in out
+        ]
         shut = {host.index for host in hosts if host.pk_host in state.short_mem} | set(self.holds.by_host)
         if competing:
             hold_for_gpus(hosts, [self.sizes.layers[layer.order] for layer in competing], self.ledger, shut)

@@ -105,6 +105,8 @@ class Ledger:
 
     def spent_seats(self, layer: Layer) -> List[Tuple[str, int]]:
         """The layer's HOST limits without a free seat: reason, and how many machines hold one."""
+        if not self._seat_limits:
+            return []
         return [
             ("limit " + self._names[limit], len(self.seats.holders(limit)))
             for limit in self._seat_limits.get(layer.pk_layer, ())

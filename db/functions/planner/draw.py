@@ -12,7 +12,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heapreplace
 from math import log
 from random import Random
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from planner.caps import Ledger
 from planner.model import Layer, Settings
@@ -189,21 +189,34 @@ class Draws:
             heapreplace(self._turns, (tier, self._turns[0][1]))
 
 
-def cut(layers: List[Layer], order: List[int], most: int) -> Tuple[List[Layer], int]:
-    """Keep, in every group, the first `most` layers of `order` (indexes, lottery order).
+class Cut(NamedTuple):
+    """What is left of the candidates."""
 
-    Result: the layers with their groups so narrowed, in their old order, and how many (layer, group) pairs were cut.
-    """
+    layers: List[Layer]  # with the groups where they are weighed, in their old order
+    out: Set[int]  # orders of layers that are weighed nowhere; they keep their groups
+    lost: int  # (layer, group) pairs
+
+
+def cut(layers: List[Layer], order: List[int], most: int) -> Cut:
+    """Keep, in every group, the first `most` layers of `order` (indexes, lottery order)."""
     taken: Dict[int, int] = {}
     full: Set[int] = set()
     kept = list(layers)
+    out: Set[int] = set()
     lost = 0
     for index in order:
         layer = layers[index]
         groups = layer.groups
         if full:
+            if groups <= full:
+                lost += len(groups)
+                if not layer.pinned:
+                    out.add(index)
+                elif groups:
+                    kept[index] = layer._replace(groups=frozenset())
+                continue
             inside = groups - full
-            if len(inside) < len(groups):  # so a layer that loses nothing stays the same object
+            if len(inside) < len(groups):
                 lost += len(groups) - len(inside)
                 kept[index] = layer._replace(groups=inside)
                 groups = inside
@@ -212,4 +225,4 @@ def cut(layers: List[Layer], order: List[int], most: int) -> Tuple[List[Layer], 
             taken[group] = count
             if count >= most:
                 full.add(group)
-    return kept, lost
+    return Cut(kept, out, lost)

@@ -219,7 +219,11 @@ class Placement(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """One cause that holds, and how many of the snapshot's hosts it rules out."""
+    """One cause that holds, and how many of the snapshot's hosts it rules out.
+
+    What is idle changes from tick to tick: counts of 100 and more hosts that lack something idle are rounded to two
+    digits, so that a waiting layer's row is not written anew each time a frame ends somewhere.
+    """
 
     reason: str
     hosts: int

@@ -230,10 +230,13 @@ class Placer:
         """
         host = self.hosts[index]
         settings = self.settings
-        part = work.part(host)
+        # Only hosts that the layer may use are ever entered.
+        part = work.parts[0][0] if len(work.parts) == 1 else work.part(host)
         if part is None or index in self._shut or (index in work.refused and not (over and index in work.capped)):
             return None
-        if 0 < settings.host_frame_dispatch_max <= host.frames or not self.holds.admits(part, host):
+        if 0 < settings.host_frame_dispatch_max <= host.frames:
+            return None
+        if self.holds.by_host and not self.holds.admits(part, host):
             return None
         if over and index in self._job_refused.get(part.pk_job, ()):
             return None

@@ -8,7 +8,7 @@ from typing import Callable, List, Tuple
 
 from planner.backfill import Holds
 from planner.caps import Ledger
-from planner.draw import Draws, cut, first_draws
+from planner.draw import Cut, Draws, cut, first_draws
 from planner.hold import hold_for_gpus
 from planner.model import Caps, Host, Layer, Plan, Settings, State
 from planner.place import Placer
@@ -40,11 +40,14 @@ def plan(
     random = Random(seed)
     firsts = first_draws(layers, settings, random)
     competing = [layer.order for layer in layers if not layer.gates and (layer.groups or layer.pinned)]
-    weighed, lost = layers, 0
+    weighed, out, lost = Cut(layers, set(), 0)
     if len(competing) > settings.layer_candidates_per_group_max:
-        competing.sort(key=lambda order: (firsts[order], order))
-        weighed, lost = cut(layers, competing, settings.layer_candidates_per_group_max)
-        competing = [order for order in competing if weighed[order].groups or weighed[order].pinned]
+        competing.sort(key=firsts.__getitem__)
+        owners = {held.pk_layer for held in state.reservations}
+        if owners:  # a host is held for them: they are weighed first
+            competing.sort(key=lambda order: layers[order].pk_layer not in owners)
+        weighed, out, lost = cut(layers, competing, settings.layer_candidates_per_group_max)
+        competing = [order for order in competing if order not in out]
     sizes = resize(hosts, weighed, settings, state)
     holds = Holds(hosts, sizes, settings, state)
     short = {host.index for host in hosts if host.pk_host in state.short_mem} if state.short_mem else set()
@@ -70,9 +73,9 @@ def plan(
         else:
             placer.book(layer, best)
             draws.booked()
-    waits = Waits(placer, layers, weighed, late).all()
+    waits = Waits(placer, layers, weighed, out, late).all()
     made = Plan(placer.placements, waits, lost, late)
-    made = reserve(placer, made, seed)
+    made = reserve(placer, made, out, seed)
     return made._replace(stranded=stranded(placer, layers), warnings=warnings(hosts))
 
 

@@ -7,7 +7,7 @@ from the next tick on. Holds are firm: only their owner's own demand, or its lea
 from __future__ import annotations
 
 from random import Random
-from typing import Dict, FrozenSet, Iterable, List, Optional, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
 from planner.backfill import fits_at, need
 from planner.draw import weight
@@ -64,8 +64,11 @@ def bigger(size: Largest, host: Host) -> Largest:
     return max(size[0], host.cores), max(size[1], host.mem), max(size[2], host.gpus)
 
 
-def reserve(placer: Placer, made: Plan, seed: int) -> Plan:
-    """The plan with reservations: what is released and granted, and the debts after this tick."""
+def reserve(placer: Placer, made: Plan, out: Set[int], seed: int) -> Plan:
+    """The plan with reservations: what is released and granted, and the debts after this tick.
+
+    `out`: orders of the layers beyond the cut.
+    """
     settings, holds = placer.settings, placer.holds
     releases = list(holds.ended)
     kept: Dict[int, List[int]] = {}  # order -> host indexes
@@ -78,7 +81,7 @@ def reserve(placer: Placer, made: Plan, seed: int) -> Plan:
     debts: Dict[str, int] = {}
     asking: List[Layer] = []
     if settings.reservations_enabled:
-        debts, asking = owing(placer, made)
+        debts, asking = owing(placer, made, out)
     grants = grant(placer, asking, kept, seed)
     held = [(order, index) for order, indexes in kept.items() for index in indexes]
     return made._replace(
@@ -92,11 +95,11 @@ def reserve(placer: Placer, made: Plan, seed: int) -> Plan:
     )
 
 
-def owing(placer: Placer, made: Plan) -> Tuple[Dict[str, int], List[Layer]]:
+def owing(placer: Placer, made: Plan, out: Set[int]) -> Tuple[Dict[str, int], List[Layer]]:
     """The debts (pk_layer -> ms) after this tick, and the layers that owe enough to ask.
 
     A bucket that leaks: blocked time adds, time with bookings takes away as much; a layer that its caps stop keeps what
-    it owes, and one that left the candidates owes nothing. Only wide layers are counted.
+    it owes, as does one beyond the cut, and one that left the candidates owes nothing. Only wide layers are counted.
     """
     state = placer.state
     threshold = placer.settings.reservation_block_seconds * 1000
@@ -105,12 +108,9 @@ def owing(placer: Placer, made: Plan) -> Tuple[Dict[str, int], List[Layer]]:
     asking: List[Layer] = []
     for order, wait in made.waits.items():
         layer = placer.layers[order]
-        if wait.reason in BLOCKED:
-            # Beyond the cut nobody looked whether it is blocked.
-            if not (layer.groups or layer.pinned):
-                keep(debts, layer, state.debts.get(layer.pk_layer, 0))
-            elif widths.wide(layer):
-                debts[layer.pk_layer] = debt = state.debts.get(layer.pk_layer, 0) + state.elapsed_ms
+        if wait.reason in BLOCKED and order not in out:
+            if widths.wide(layer):
+                debt = state.debts.get(layer.pk_layer, 0) + state.elapsed_ms
                 if debt >= threshold:
                     asking.append(layer)
                 keep(debts, layer, debt)

@@ -24,12 +24,13 @@ def terms(host: Host, ask: Ask, settings: Settings, locality: float = 0.0, seat:
 
     What is held for gpu frames counts as reserved to the others.
     """
-    idle_cores, idle_mem = host.spare(ask.gpus > 0 or ask.gpu_mem > 0)
+    cores, mem, gpus, gpu_mem = ask
+    idle_cores, idle_mem = host.spare(gpus > 0 or gpu_mem > 0)
     return Terms(
-        term(settings.weight_cores, host.cores - idle_cores, ask.cores, host.cores),
-        term(settings.weight_mem, host.mem - idle_mem, ask.mem, host.mem),
-        term(settings.weight_gpus, host.gpus - host.idle_gpus, ask.gpus, host.gpus),
-        term(settings.weight_gpu_mem, host.gpu_mem - host.idle_gpu_mem, ask.gpu_mem, host.gpu_mem),
+        term(settings.weight_cores, host.cores - idle_cores, cores, host.cores),
+        term(settings.weight_mem, host.mem - idle_mem, mem, host.mem),
+        term(settings.weight_gpus, host.gpus - host.idle_gpus, gpus, host.gpus) if gpus else 0.0,
+        term(settings.weight_gpu_mem, host.gpu_mem - host.idle_gpu_mem, gpu_mem, host.gpu_mem) if gpu_mem else 0.0,
         -locality,
         -seat,
     )

@@ -69,7 +69,7 @@ def resize(hosts: List[Host], layers: List[Layer], settings: Settings, state: St
                 probing[layer.order] = max(0, PROBE_FRAMES - layer.running - done)
             continue
         rss = peaks.median_rss
-        if rss <= layer.mem_min and cores_for(rss, cheapest) <= layer.cores_min:
+        if rss <= layer.mem_min and int(rss / cheapest + 0.5) * ONE_CORE <= layer.cores_min:
             continue
         found = in_groups(layer, rss, hosts, prices, largest)
         sized[layer.order] = found[0]

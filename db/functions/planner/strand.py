@@ -14,7 +14,15 @@ Shape = Tuple[int, int, int, int]  # cores, memory, gpus, gpu memory
 def least_shapes(shapes: Set[Shape]) -> List[Shape]:
     """Those that no other is smaller than in every dimension: what fits any of `shapes` fits one of them."""
     kept: List[Shape] = []
+    gpu_shapes: List[Shape] = []
+    least_mem = 1 << 62
     for shape in sorted(shapes):
+        if shape[2] or shape[3]:
+            gpu_shapes.append(shape)
+        elif shape[1] < least_mem:  # sorted by cores: smaller ones with no more memory came before
+            least_mem = shape[1]
+            kept.append(shape)
+    for shape in gpu_shapes:
         if not any(all(small <= big for small, big in zip(other, shape)) for other in kept):
             kept.append(shape)
     return kept

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Dict, FrozenSet, List, Optional, Tuple
+from typing import Dict, FrozenSet, List, Optional, Set, Tuple
 
 from planner.hold import wants_gpu
 from planner.model import Host, Layer, Reason, Wait
 from planner.pins import HOST_GATES
 from planner.place import Placer
-from planner.size import asked, fits_empty
+from planner.size import asked
 
 # Buckets in order of precedence: the first that holds names the layer's bucket.
 FLOWING, HELD, NO_LICENSE, LIMIT, NO_HOST, CAPACITY, NO_FIT = (
@@ -21,10 +21,21 @@ BUCKETS = (FLOWING, CAPACITY, NO_FIT, LIMIT, NO_LICENSE, HELD, NO_HOST)
 GATE_BUCKETS = {"limit": NO_LICENSE}
 NO_HOST_GATES = (*HOST_GATES, "no host", "host ", "wrong ")
 
+# What rules hosts out, in the order of Waits._look's counts; each is counted by itself.
+CAUSES = (
+    "host too small", "idle cores", "idle memory", "idle gpus", "idle gpu memory", "reserved for another layer",
+    "kept for gpu frames", "host short of memory", "host_frame_dispatch_max",
+)  # fmt: skip
+# When no cause alone rules a host out.
+NONE_ALONE = {
+    NO_HOST: "no host", HELD: "no host has room for one frame", CAPACITY: "farm is full",
+    NO_FIT: "no host has room for one frame",
+}  # fmt: skip
+BEYOND = "beyond layer_candidates_per_group_max"
+
 BOOKED = Wait(FLOWING, (Reason("flowing", 0),))
 
 Members = Tuple[FrozenSet[int], Optional[FrozenSet[int]]]
-Room = Tuple[str, Tuple[Reason, ...]]  # bucket, reasons
 
 
 class Reach:
@@ -34,7 +45,6 @@ class Reach:
         state, held, settings = placer.state, placer.holds.by_host, placer.settings
         self.hosts = hosts
         self.allocs: Dict[str, int] = {}
-        classes: Dict[Tuple[int, int, int, int], Host] = {}
         self.classes: Dict[Tuple[int, int, int, int], int] = {}  # totals -> hosts
         cores, mem, gpus, gpu_mem = [], [], [], []
         self.idle = 0  # points that are open to all
@@ -45,7 +55,6 @@ class Reach:
             self.allocs[host.pk_alloc] = self.allocs.get(host.pk_alloc, 0) + 1
             totals = (host.cores, host.mem, host.gpus, host.gpu_mem)
             self.classes[totals] = self.classes.get(totals, 0) + 1
-            classes.setdefault(totals, host)
             spare = host.spare(gpu_frames)
             cores.append(spare[0])
             mem.append(spare[1])
@@ -61,17 +70,28 @@ class Reach:
                 if spare != (host.idle_cores, host.idle_mem):
                     self.kept.append(host)
             self.full += 0 < settings.host_frame_dispatch_max <= host.frames
-        self.samples = list(classes.values())  # one host a class
         for values in (cores, mem, gpus, gpu_mem):
             values.sort()
         self.cores, self.mem, self.gpus, self.gpu_mem = cores, mem, gpus, gpu_mem
+
+    def round(self, count: int) -> int:
+        """A count of hosts that lack something now, in two digits unless it is below 100 or all of them."""
+        if count < 100 or count == len(self.hosts):
+            return count
+        step = int("1" + "0" * (len(str(count)) - 2))
+        return count // step * step
 
 
 class Waits:
     """Names reasons from the state at the tick's end; make it after the last placement."""
 
-    def __init__(self, placer: Placer, layers: List[Layer], weighed: List[Layer], late: bool) -> None:
-        """`layers` as the tick got them, `weighed` with their groups cut; `late`: the tick ran out of time."""
+    def __init__(
+        self, placer: Placer, layers: List[Layer], weighed: List[Layer], out: Set[int], late: bool
+    ) -> None:
+        """`layers` as the tick got them, `weighed` with their groups cut and `out` those that lost all of them;
+        `late`: the tick ran out of time."""
+        self._out = out
+        self._beyond: Dict[Wait, Wait] = {}
         self._placer = placer
         self._layers = layers
         self._weighed = weighed
@@ -81,6 +101,7 @@ class Waits:
             self._by_group.setdefault(host.group, []).append(host)
         self._reaches: Dict[Tuple[Members, bool], Reach] = {}
         self._rooms: Dict[Tuple[object, ...], Wait] = {}
+        self._named: Dict[Tuple[object, ...], Wait] = {}
         self._bursts: Dict[Tuple[str, Members], List[Tuple[int, int]]] = {}
 
     def all(self) -> Dict[int, Wait]:
@@ -102,16 +123,17 @@ class Waits:
         if not layer.groups and not layer.pinned:
             return Wait(NO_HOST, (Reason("no host", len(self._placer.hosts)), *map(Reason._make, layer.misfits)))
         placer = self._placer
-        weighed = self._weighed[layer.order]
-        seen = weighed if weighed.groups or weighed.pinned else layer
         sized = placer.layers[layer.order]
+        seen = self._weighed[layer.order]
         room = self._room(seen, sized)
         firsts, bucket = self._capped(seen, sized)
-        if weighed is not layer:
-            missed = sum(len(self._by_group.get(group, ())) for group in layer.groups - weighed.groups)
-            firsts.append(Reason("beyond layer_candidates_per_group_max", missed))
-            if seen is layer and room.reason == NO_FIT:
-                bucket = bucket or LIMIT
+        if layer.order in self._out:
+            if not firsts and not layer.misfits:
+                return self._beyond_cut(room, layer)
+            firsts.append(Reason(BEYOND, self._count(layer)))
+        elif seen is not layer:
+            missed = sum(len(self._by_group.get(group, ())) for group in layer.groups - seen.groups)
+            firsts.append(Reason(BEYOND, missed))
         if self._late:
             firsts.append(Reason("tick_budget_ms", self._count(seen)))
             bucket = bucket or LIMIT
@@ -120,7 +142,18 @@ class Waits:
             bucket = bucket or LIMIT
         if not firsts and not layer.misfits:
             return room
-        return Wait(bucket or room.reason, (*firsts, *room.reasons, *map(Reason._make, layer.misfits)))
+        lacks = room.reasons
+        if firsts and lacks[0].reason in NONE_ALONE.values():
+            lacks = ()
+        return Wait(bucket or room.reason, (*firsts, *lacks, *map(Reason._make, layer.misfits)))
+
+    def _beyond_cut(self, room: Wait, layer: Layer) -> Wait:
+        """Of a layer that the cut alone keeps from what the farm has; found once for equal rooms."""
+        wait = self._beyond.get(room)
+        if wait is None:
+            reasons = (Reason(BEYOND, self._count(layer)), *room.reasons)
+            self._beyond[room] = wait = Wait(LIMIT if room.reason == NO_FIT else room.reason, reasons)
+        return wait
 
     def _count(self, layer: Layer) -> int:
         """How many hosts the layer may use."""
@@ -204,30 +237,40 @@ class Waits:
 
     def _look(self, seen: Layer, sized: Layer) -> Wait:
         reach = self._reach(seen, wants_gpu(sized))
-        least = max(sized.cores_min, 1)
-        own = set(self._placer.holds.by_owner.get(seen.order, ()))
-        small = [host for host in reach.samples if not fits_empty(sized, host)]
-        small_hosts = sum(reach.classes[host.cores, host.mem, host.gpus, host.gpu_mem] for host in small)
-        others = [host for host in reach.held if host.index not in own]
-        causes = (
-            ("host too small", small_hosts),
-            ("idle cores", bisect_left(reach.cores, least) if sized.cores_min > 0 else reach.busy),
-            ("idle memory", bisect_left(reach.mem, sized.mem_min)),
-            ("idle gpus", bisect_left(reach.gpus, sized.gpus_min) if sized.gpus_min else 0),
-            ("idle gpu memory", bisect_left(reach.gpu_mem, sized.gpu_mem_min) if sized.gpu_mem_min else 0),
-            ("reserved for another layer", len(others)),
-            ("kept for gpu frames", len(reach.kept)),
-            ("host short of memory", reach.short),
-            ("host_frame_dispatch_max", reach.full),
+        cores, mem, gpus, gpu_mem = sized.cores_min, sized.mem_min, sized.gpus_min, sized.gpu_mem_min
+        small = sum(
+            count
+            for (has_cores, has_mem, has_gpus, has_gpu_mem), count in reach.classes.items()
+            if cores > has_cores or mem > has_mem or gpus > has_gpus or gpu_mem > has_gpu_mem or has_cores + cores <= 0
         )
-        reasons = tuple(Reason(cause, hosts) for cause, hosts in causes if hosts)
-        if len(small) == len(reach.samples):
-            return Wait(NO_HOST, reasons or (Reason("no host", len(self._placer.hosts)),))
-        if self._held_back(sized, others, reach.kept):
-            return Wait(HELD, reasons)
-        if reach.idle < least:
-            return Wait(CAPACITY, reasons or (Reason("farm is full", len(reach.hosts)),))
-        return Wait(NO_FIT, reasons or (Reason("no host has room for one frame", len(reach.hosts)),))
+        held, held_back = 0, False
+        if reach.held or reach.kept:
+            own = set(self._placer.holds.by_owner.get(seen.order, ()))
+            others = [host for host in reach.held if host.index not in own]
+            held, held_back = len(others), self._held_back(sized, others, reach.kept)
+        counts = (
+            small,
+            reach.round(bisect_left(reach.cores, cores) if cores > 0 else reach.busy),
+            reach.round(bisect_left(reach.mem, mem)),
+            reach.round(bisect_left(reach.gpus, gpus)) if gpus else 0,
+            reach.round(bisect_left(reach.gpu_mem, gpu_mem)) if gpu_mem else 0,
+            held,
+            len(reach.kept),
+            reach.short,
+            reach.full,
+        )
+        if small == len(reach.hosts):
+            bucket = NO_HOST
+        elif held_back:
+            bucket = HELD
+        else:
+            bucket = CAPACITY if reach.idle < max(cores, 1) else NO_FIT
+        key = (bucket, len(reach.hosts), counts)
+        wait = self._named.get(key)
+        if wait is None:
+            reasons = tuple(Reason(cause, hosts) for cause, hosts in zip(CAUSES, counts) if hosts)
+            self._named[key] = wait = Wait(bucket, reasons or (Reason(NONE_ALONE[bucket], len(reach.hosts)),))
+        return wait
 
     @staticmethod
     def _held_back(layer: Layer, held: List[Host], kept: List[Host]) -> bool:
