@@ -26,6 +26,7 @@ COMMANDS = {
     "host": ("cli.host", "host", "List, lock, unlock and drain hosts."),
     "status": ("cli.status", "status", "Farm fill, waitlist, launchers and the stat line."),
     "bench": ("cli.bench", "bench", "Measure the scheduler's speed."),
+    "sim": ("cli.sim", "sim", "Simulate farms, and judge how they are scheduled."),
 }
 
 

@@ -22,7 +22,7 @@ from db.errors import MaestroError
 from db.install import install
 
 PYTHON = sys.executable
-SQLFLUFF = (PYTHON, "-m", "sqlfluff", "lint", "--processes", "2", "--disable-progress-bar")
+SQLFLUFF = (PYTHON, "-m", "sqlfluff", "lint", "--disable-progress-bar")
 SQL_FOLDERS = ("db/functions", "db/migrations", "pgtap")
 
 

@@ -163,7 +163,7 @@ class Cluster:
         ) if program != "pg_ctl" or "start" not in arguments else _run_detached(command, user)  # fmt: skip
         if check and done.returncode != 0:
             reason = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            raise MaestroError(f"{program} failed: {' '.join(reason)}")
+            raise MaestroError(f"{program} failed: {' '.join(reason) or f'status {done.returncode}'}")
         return done
 
 

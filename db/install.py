@@ -72,7 +72,7 @@ def install(
         return done
     connection.execute("create schema if not exists maestro")
     for extension in EXTENSIONS:
-        connection.execute(f"create extension if not exists {extension}")  # type: ignore[arg-type]
+        connection.execute(f"create extension if not exists {extension}")
     _migrate(connection, standalone, tell)
     with connection.transaction():
         connection.execute("set local check_function_bodies = off")
@@ -80,7 +80,7 @@ def install(
         for step in functions:
             tell(step.title)
             try:
-                connection.execute(step.sql)  # type: ignore[arg-type]
+                connection.execute(step.sql)
             except psycopg.Error as error:
                 raise MaestroError(f"{step.title}: {from_database(error)}") from error
     if standalone:
@@ -95,7 +95,7 @@ def uninstall(connection: psycopg.Connection[Any], purge: bool) -> None:
     """Remove schema maestro and the tick; with `purge`, OpenCue's tables too when this installation made them."""
     standalone = _applied_checksums(connection).keys() & {path.stem for path in _files(MIGRATIONS / "opencue")}
     if purge and not standalone:
-        raise MaestroError("--purge removes OpenCue's tables only where install --standalone made them; this is not one")
+        raise MaestroError("--purge removes OpenCue's tables only where install --standalone made them")
     if purge:
         backend = _backend(connection)
         with backend.lock():

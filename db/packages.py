@@ -38,7 +38,7 @@ EXTENSIONS = {
     "pg_cron": Need("pg_cron", "postgresql-{major}-cron"),
 }
 PROGRAMS = {
-    "time": Need("/usr/bin/time, which RQD runs", "time"),
+    "time": Need("GNU time", "time"),
     "pg_prove": Need("pg_prove", "libtap-parser-sourcehandler-pgtap-perl"),
 }
 

@@ -61,6 +61,10 @@ def schedule(connection: psycopg.Connection[Any], every_ms: int) -> Schedule:
             row = cron.execute("select extversion from pg_extension where extname = 'pg_cron'").fetchone()
             chosen = choose(every_ms, row[0] if row else "0")
             _set_job(cron, _tick_job(database), chosen.schedule, chosen.command, database)
+            if chosen.schedule == MINUTELY:
+                _set_job(cron, _start_job(database), "@reboot", _rest_of_minute(every_ms), database)
+            else:
+                _drop_job(cron, _start_job(database))
             _set_job(
                 cron, "maestro_cron_history", "17 * * * *",
                 "delete from cron.job_run_details d using cron.job j where j.jobid = d.jobid"
@@ -78,9 +82,9 @@ def unschedule(connection: psycopg.Connection[Any]) -> bool:
     with _cron(connection) as cron:
         if cron.execute("select to_regclass('cron.job')").fetchone() == (None,):
             return False
-        jobs = [_tick_job(database)]
+        jobs = [_tick_job(database), _start_job(database)]
         others = cron.execute(
-            "select count(*) from cron.job where jobname like 'maestro\\_tick@%%' and jobname <> %s", jobs
+            "select count(*) from cron.job where jobname like 'maestro\\_tick@%%' and jobname <> %s", jobs[:1]
         ).fetchone()
         if others == (0,):
             jobs.append("maestro_cron_history")
@@ -98,8 +102,22 @@ def _tick_job(database: str) -> str:
     return f"maestro_tick@{database}"
 
 
-def _set_job(cron: psycopg.Connection[Any], name: str, when: str, command: str, database: str) -> None:
+def _start_job(database: str) -> str:
+    """Ticks from the moment the server starts or a standby takes over; else the farm waits for the next minute."""
+    return f"maestro_start@{database}"
+
+
+def _rest_of_minute(every_ms: int) -> str:
+    rest = f"date_trunc('minute', clock_timestamp()) + interval '{RUN_SECONDS} s' - clock_timestamp()"
+    return f"call maestro.run(every => interval '{every_ms} ms', for_ => {rest})"
+
+
+def _drop_job(cron: psycopg.Connection[Any], name: str) -> None:
     cron.execute("select cron.unschedule(jobid) from cron.job where jobname = %s", [name])
+
+
+def _set_job(cron: psycopg.Connection[Any], name: str, when: str, command: str, database: str) -> None:
+    _drop_job(cron, name)
     cron.execute("select cron.schedule_in_database(%s, %s, %s, %s)", [name, when, command, database])
 
 

@@ -1,7 +1,8 @@
 """The demo's farm: one launcher and a few stock RQDs on this machine, kept running until told to stop.
 
 Run as `python -m demo.farm --directory DIR --dsn DSN`. It stops, and ends all it started, on SIGTERM, and when its
-standard input ends without the word `keep` having been sent: so nothing outlives a demo that was killed.
+standard input ends without the word `keep` having been sent: so nothing outlives a demo that was killed. Where pg_cron
+knows only minutes, it also makes the ticks until pg_cron's first minute begins.
 
 RQDs do not dial the launcher but the door, a relay that holds their calls while the launcher is being restarted. RQD
 sends a completion four times within a second and then forgets it: without a door (or a second launcher) frames
@@ -181,6 +182,11 @@ class Farm:
             self.rqds.append(service)
             self._watch(service)
 
+    def tick(self, seconds: float, every_ms: int) -> None:
+        """Tick for that long, in the background."""
+        if seconds > 0:
+            self.tasks.append(asyncio.create_task(self._tick(seconds, every_ms), name="ticks"))
+
     async def stop(self) -> None:
         """RQDs first, so that nothing new ends up with a launcher that leaves; then frames, then the launcher."""
         for task in self.tasks:
@@ -197,6 +203,12 @@ class Farm:
     def _watch(self, service: Service) -> None:
         self.tasks.append(asyncio.create_task(service.keep_running(), name=service.name))
 
+    async def _tick(self, seconds: float, every_ms: int) -> None:
+        async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as connection:
+            await connection.execute(
+                "call maestro.run(%s * interval '1 ms', %s * interval '1 s')", [every_ms, round(seconds, 3)]
+            )
+
     def _say_where(self, ports: dict[str, int]) -> None:
         """Several RQDs share this machine, so each host's name needs an address with a port."""
         with psycopg.connect(self.dsn, autocommit=True) as connection, connection.cursor() as cursor:
@@ -212,7 +224,7 @@ def launcher_config(intake: int, directory: Path) -> str:
     return f'intake = "127.0.0.1:{intake}"\nspool = {json.dumps(str(directory / "spool"))}\n'
 
 
-async def run(directory: Path, dsn: str) -> None:
+async def run(directory: Path, dsn: str, tick_until: float, tick_every_ms: int) -> None:
     """Run the farm until SIGTERM, or until standard input ends without `keep`."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -220,6 +232,7 @@ async def run(directory: Path, dsn: str) -> None:
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
     watcher = asyncio.create_task(_watch_parent(stop))
     farm = Farm(directory, dsn)
+    farm.tick(tick_until - time.time(), tick_every_ms)
     starting = asyncio.create_task(farm.start())
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -244,8 +257,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run the demo's launcher and RQDs.")
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--dsn", required=True)
+    parser.add_argument("--tick-until", type=float, default=0.0, help="seconds of the epoch")
+    parser.add_argument("--tick-every-ms", type=int, default=500)
     options = parser.parse_args()
-    asyncio.run(run(options.directory, options.dsn))
+    asyncio.run(run(options.directory, options.dsn, options.tick_until, options.tick_every_ms))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -81,9 +80,13 @@ def run(frames: int, keep: bool, say: Callable[[str], None], show: Callable[[Pro
         private.start()
         with connect(private.dsn()) as connection:
             say("installing Maestro")
-            install(connection, standalone=True)
+            try:
+                install(connection, standalone=True)
+            except MaestroError as error:
+                raise MaestroError(f"{error} (to start afresh: ./maestro db destroy)") from error
             configure(connection)
-            with ticking(connection) as cron_from, farm_process(private.dsn()) as process:
+            cron_from = start_ticking(connection)
+            with farm_process(private.dsn(), cron_from) as process:
                 say(f"starting the launcher and {farm.HOSTS} RQDs")
                 await_hosts(connection)
                 say(f"submitting a film of {frames} frames")
@@ -148,14 +151,16 @@ def _farm_pid() -> int | None:
 
 
 @contextlib.contextmanager
-def farm_process(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
+def farm_process(dsn: str, cron_from: float) -> Iterator[subprocess.Popen[bytes]]:
     """The farm's process; it ends when the pipe to it is closed, which happens even if we are killed.
 
-    A caller that wrote `keep` and closed the pipe itself leaves it running.
+    It ticks by itself until `cron_from` (seconds of the epoch). A caller that wrote `keep` and closed the pipe itself
+    leaves it running.
     """
     with (directory() / "farm.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "demo.farm", "--directory", str(directory()), "--dsn", dsn],
+            [sys.executable, "-m", "demo.farm", "--directory", str(directory()), "--dsn", dsn,
+             "--tick-until", str(cron_from), "--tick-every-ms", str(EVERY_MS)],
             stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=cluster.ROOT, start_new_session=True,
             env={**os.environ, **processes.environment(directory())},
         )  # fmt: skip
@@ -169,31 +174,15 @@ def farm_process(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
                 process.wait(FARM_STOP_SECONDS)
 
 
-@contextlib.contextmanager
-def ticking(connection: psycopg.Connection[Any]) -> Iterator[float]:
-    """Ticks by pg_cron; until its first minute begins, the same procedure is called from here.
-
-    Yields the moment (seconds of the epoch) from which on all ticks are pg_cron's.
-    """
+def start_ticking(connection: psycopg.Connection[Any]) -> float:
+    """Have pg_cron tick. Returns the moment (seconds of the epoch) from which on it surely does; till then the farm."""
     chosen = schedule.schedule(connection, EVERY_MS)
     now = time.time()
     if chosen.schedule != schedule.MINUTELY:
-        yield now
-        return
+        return now
     rest = 60.0 - now % 60.0
-    with connect(connection.info.dsn) as bridge:
-        thread = threading.Thread(target=_tick_for, args=(bridge, rest), name="first minute", daemon=True)
-        thread.start()
-        try:
-            yield now + rest
-        finally:
-            bridge.cancel()
-            thread.join()
-
-
-def _tick_for(bridge: psycopg.Connection[Any], seconds: float) -> None:
-    with contextlib.suppress(psycopg.Error):
-        bridge.execute("call maestro.run(%s * interval '1 ms', %s * interval '1 s')", [EVERY_MS, seconds])
+    # pg_cron looks for new jobs once a second, so the next minute may be too near.
+    return now + rest if rest > 3.0 else now + rest + 60.0
 
 
 def _film(

@@ -94,6 +94,15 @@ class Config:
         if not good:
             raise MaestroError(f"launcher setting {name} cannot be {getattr(self, name)!r}: it must be {right}")
 
+    @classmethod
+    def table(cls) -> str:
+        """Every knob as a Markdown table, for docs/launcher.md."""
+        lines = ["| key | unit | default | meaning |", "| --- | --- | --- | --- |"]
+        for knob in fields(cls):
+            default = f"`{knob.default}`" if knob.default != "" else "empty"
+            lines.append(f"| `{knob.name}` | {knob.metadata['unit']} | {default} | {knob.metadata['help']} |")
+        return "\n".join(lines) + "\n"
+
     @property
     def serves_metrics(self) -> bool:
         return self.metrics not in ("", "0")

@@ -46,6 +46,17 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     drain.request(signal.Signals(number).name)
 
 
+def is_launcher(arguments: list[str]) -> bool:
+    """Whether the command line starts the launcher; the one option before a command is --dsn, which takes a value."""
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--dsn":
+            next(rest, None)
+        elif not argument.startswith("-"):
+            return argument == "launcher"
+    return False
+
+
 def install() -> None:
     """Put the handlers in and let through what was blocked."""
     for number in SIGNALS:

@@ -24,6 +24,8 @@ from launcher.state import State, first_of
 
 COMPLETIONS_A_CALL = 1000
 HOSTS_A_CALL = 100
+# Reports that come this close together are written in one call. RQD waits, so it is short.
+GATHER_S = 0.005
 STOP_GRACE_S = 5.0
 
 Code = grpc.StatusCode
@@ -169,6 +171,7 @@ class Intake:
             self._state.health["spooled"] = self._spool.depth
             seconds = self._state.config.poll_s
             if self._completions:
+                await asyncio.sleep(GATHER_S)
                 await self.completions_once()
                 continue
             if self._spool.depth and not self._stopping.is_set():

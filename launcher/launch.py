@@ -25,6 +25,7 @@ from launcher.runframe import CannotRun, run_frame
 from launcher.state import State, first_of
 
 FINISH_BATCH = 1000
+FINISH_GATHER_S = 0.02  # outcomes that come this close together are stored in one call
 CONNECTING_MAX = 512  # connection attempts at once: they cost little, and must not hold up calls that could be made
 
 
@@ -345,6 +346,8 @@ class LaunchDuty:
         while True:
             await self._have_results.wait()
             self._have_results.clear()
+            if not self._no_more:
+                await asyncio.sleep(FINISH_GATHER_S)
             while self._results:
                 try:
                     await self.finish_once()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import math
 import os
 import socket
 import sys
@@ -30,10 +31,11 @@ def stuck(beats: dict[str, float], now: float, limit_s: float) -> str | None:
 class Watchdog:
     def __init__(self, state: State) -> None:
         self._state = state
+        self._limit_s = state.config.watchdog_s or math.inf
         self._stop = threading.Event()
 
     def start(self) -> None:
-        if self._state.config.watchdog_s:
+        if self._limit_s < math.inf or os.environ.get("WATCHDOG_USEC"):
             threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
@@ -41,11 +43,11 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._stop.wait(CHECK_S):
-            duty = stuck(dict(self._state.beats), time.monotonic(), self._state.config.watchdog_s)
+            duty = stuck(dict(self._state.beats), time.monotonic(), self._limit_s)
             if duty is None:
                 notify("WATCHDOG=1")
                 continue
-            log.error("watchdog: no progress, ending the process", duty=duty, limit_s=self._state.config.watchdog_s)
+            log.error("watchdog: no progress, ending the process", duty=duty, limit_s=self._limit_s)
             faulthandler.dump_traceback(sys.stderr)
             os._exit(EXIT_STATUS)
 

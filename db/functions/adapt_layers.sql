@@ -9,6 +9,8 @@ create or replace function maestro.adapt_layers(p_done maestro.drained [], p_now
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
 set jit = off
+-- Rows are found by their keys, whatever the statistics say.
+set enable_seqscan = off
 set enable_mergejoin = off
 as $$
 declare

@@ -1,20 +1,31 @@
--- drain_history: writes frame_history from the queue that the trigger on frame fills. Part of the sweep.
+-- drain_history: writes frame_history from the queue that the trigger on frame fills.
+-- Part of the sweep, a little each second so that no tick waits for it; whoever calls ticks may call it between them,
+-- in a transaction of its own, to keep up with a busy farm. Two callers never work together: the second returns 0.
 -- Events of a frame follow each other in the queue: S opens a row, E closes it, X (the launch was undone) removes it.
--- A start and its end in one batch become one row at once. At most 20,000 events a call. Runs of jobs without a history
--- row are passed over. Locks: queue rows (skip locked), frame_history rows. Result: events applied.
-create or replace function maestro.drain_history(p_now timestamptz) returns bigint
+-- A start and its end in one batch become one row at once. At most p_limit events a call. Runs of jobs without a
+-- history row are passed over.
+-- Locks: an advisory lock of its own, queue rows (skip locked), frame_history rows. Result: events applied.
+create or replace function maestro.drain_history(p_limit integer default 20000) returns bigint
 language plpgsql
+security definer
 set search_path = pg_catalog, public, pg_temp
 set jit = off
+-- Events are joined by key to tables whose statistics lag behind.
 set enable_mergejoin = off
+set enable_hashjoin = off
+set enable_seqscan = off
 as $$
 declare
     v_events frame_history_queue [];
 begin
+    -- Ends must find their starts, so batches follow each other. The bytes of "MaestroH".
+    if not pg_try_advisory_xact_lock(x'4d61657374726f48'::bigint) then
+        return 0;
+    end if;
     with taken as (
         delete from frame_history_queue
         where id = any(array(
-            select q.id from frame_history_queue as q order by q.id limit 20000 for update skip locked
+            select q.id from frame_history_queue as q order by q.id limit p_limit for update skip locked
         ))
         returning frame_history_queue as event
     )
@@ -68,5 +79,5 @@ begin
     return cardinality(v_events);
 end
 $$;
-comment on function maestro.drain_history(timestamp with time zone) is
-    'Applies up to 20,000 events of frame_history_queue to frame_history; returns how many.';
+comment on function maestro.drain_history(integer) is
+    'Applies up to p_limit events of frame_history_queue to frame_history; returns how many.';

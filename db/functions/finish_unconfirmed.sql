@@ -5,7 +5,7 @@
 --            spent), unless its completion has reached the inbox meanwhile
 -- Bookings that are gone meanwhile are passed over. A frame whose log tells how it ended is reported with
 -- report_completion instead.
--- Locks: procs in order of pk_proc, then as maestro.unbook. Errors: QM001 for an outcome that does not exist.
+-- Locks: the tick's lock, procs in order of pk_proc, then as maestro.unbook. Errors: QM001 for an outcome that does not exist.
 create or replace function maestro.finish_unconfirmed(
     p_results jsonb,
     p_now timestamptz default now()
@@ -30,6 +30,8 @@ begin
             hint = 'Allowed: running, lost.';
     end if;
 
+    -- Before any proc is locked: unbook waits for the tick, and the tick's drain would wait for our procs.
+    perform maestro.take_tick_lock();
     with held as (
         select p.pk_proc
           from proc as p

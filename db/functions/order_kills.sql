@@ -10,6 +10,9 @@ create or replace function maestro.order_kills(p_runs maestro.run_report [], p_n
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
 set jit = off
+-- Runs are joined by their keys to tables that are large.
+set enable_seqscan = off
+set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 declare

@@ -1,5 +1,5 @@
--- raise_marks: moves the marks of layers on to their first WAITING frame. Called by commit_plan, which holds the layers'
--- layer_stat rows, so that no frame can come to wait before the mark meanwhile.
+-- raise_marks: moves the marks of layers on to their first WAITING frame. Called by commit_plan, which holds the
+-- layers' layer_stat rows, so that no frame can come to wait before the mark meanwhile.
 -- Frames that others hold locked count as what they were: a mark may lie too low, never too high.
 -- Does nothing beside a Cuebot, whose triggers would not move a mark back.
 create or replace function maestro.raise_marks(p_layers text []) returns void

@@ -8,6 +8,9 @@ as $$
 declare
     v_procs text [];
 begin
+    if coalesce(cardinality(p_hosts), 0) = 0 then
+        return 0;
+    end if;
     with picked as (
         select l.launch_id
         from maestro.launch as l

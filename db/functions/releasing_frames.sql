@@ -1,6 +1,6 @@
 -- releasing_frames: those of the given finished frames that satisfy depends on a single frame.
--- SUCCEEDED always does; EATEN only where the setting depend_satisfy_only_on_frame_success is false. The one place
--- where that setting is read: completions, operators and the sweep release the same frames.
+-- SUCCEEDED always does; EATEN only where the setting depend_satisfy_only_on_frame_success is false. Called by verbs
+-- and unbook; apply_completions and recover_depends apply the same rule to rows that they hold already.
 create or replace function maestro.releasing_frames(p_frames text []) returns text []
 language sql stable
 set search_path = pg_catalog, public, pg_temp

@@ -13,52 +13,65 @@ set search_path = pg_catalog, public, pg_temp
 set jit = off
 as $$
 declare
+    v_list constant jsonb := maestro.report_list(p_report, 'completion');
     v_stranger text;
     v_accepted integer;
 begin
-    with added as (
-        insert into maestro.completion (
-            received_at, pk_proc, pk_frame, host_name, exit_status, exit_signal, run_time_seconds, max_rss_kib,
-            max_gpu_mem_kib, llu_at, nimby_locked, host_free_mem_kib
+    -- Typed, which is quick; what this stumbles over is read once more, for a message that names the field.
+    begin
+        with added as (
+            insert into maestro.completion (
+                received_at, pk_proc, pk_frame, host_name, exit_status, exit_signal, run_time_seconds, max_rss_kib,
+                max_gpu_mem_kib, llu_at, nimby_locked, host_free_mem_kib
+            )
+            select
+                p_now, nullif(left(coalesce(f.resource_id, f."resourceId"), 65), ''),
+                nullif(left(coalesce(f.frame_id, f."frameId"), 65), ''),
+                maestro.report_host_name(b.host, 'completion'),
+                coalesce(b.exit_status, b."exitStatus", 0), coalesce(b.exit_signal, b."exitSignal", 0),
+                coalesce(b.run_time, b."runTime", 0), coalesce(f.max_rss, f."maxRss", 0),
+                coalesce(f.max_used_gpu_memory, f."maxUsedGpuMemory", 0),
+                to_timestamp(nullif(coalesce(f.llu_time, f."lluTime", 0), 0)),
+                coalesce(h.nimby_locked, h."nimbyLocked", false), coalesce(h.free_mem, h."freeMem", 0)
+            from jsonb_to_recordset(v_list) as b (
+                host jsonb, frame jsonb, exit_status integer, "exitStatus" integer, exit_signal integer,
+                "exitSignal" integer, run_time bigint, "runTime" bigint
+            )
+            cross join lateral jsonb_to_record(case jsonb_typeof(b.frame) when 'object' then b.frame else '{}' end) as f (
+                resource_id text, "resourceId" text, frame_id text, "frameId" text, max_rss bigint, "maxRss" bigint,
+                max_used_gpu_memory bigint, "maxUsedGpuMemory" bigint, llu_time bigint, "lluTime" bigint
+            )
+            cross join lateral jsonb_to_record(case jsonb_typeof(b.host) when 'object' then b.host else '{}' end) as h (
+                nimby_locked boolean, "nimbyLocked" boolean, free_mem bigint, "freeMem" bigint
+            )
+            returning host_name
         )
         select
-            p_now,
-            maestro.report_text(coalesce(r.frame ->> 'resource_id', r.frame ->> 'resourceId'), 'frame.resource_id', w),
-            maestro.report_text(coalesce(r.frame ->> 'frame_id', r.frame ->> 'frameId'), 'frame.frame_id', w),
-            r.name,
-            maestro.report_number(
-                coalesce(r.body ->> 'exit_status', r.body ->> 'exitStatus'), 'exit_status', w, -2147483648, 2147483647
+            count(*),
+            min(a.host_name) filter (where not exists (select from host as h where h.str_name = a.host_name))
+        into v_accepted, v_stranger
+        from added as a;
+    exception when data_exception or not_null_violation or check_violation then
+        perform
+            maestro.check_fields(k.frame, k.place, '{resource_id,resourceId}', '{}'),
+            maestro.check_fields(
+                k.frame, k.place, '{frame_id,frameId}',
+                '{max_rss,maxRss,max_used_gpu_memory,maxUsedGpuMemory,llu_time,lluTime}'
             ),
-            maestro.report_number(
-                coalesce(r.body ->> 'exit_signal', r.body ->> 'exitSignal'), 'exit_signal', w, -2147483648, 2147483647
-            ),
-            maestro.report_number(coalesce(r.body ->> 'run_time', r.body ->> 'runTime'), 'run_time', w),
-            maestro.report_number(coalesce(r.frame ->> 'max_rss', r.frame ->> 'maxRss'), 'frame.max_rss', w),
-            maestro.report_number(
-                coalesce(r.frame ->> 'max_used_gpu_memory', r.frame ->> 'maxUsedGpuMemory'),
-                'frame.max_used_gpu_memory', w
-            ),
-            to_timestamp(nullif(maestro.report_number(
-                coalesce(r.frame ->> 'llu_time', r.frame ->> 'lluTime'), 'frame.llu_time', w, 0, 100000000000
-            ), 0)),
-            maestro.report_flag(
-                coalesce(r.host ->> 'nimby_locked', r.host ->> 'nimbyLocked'), 'host.nimby_locked', w
-            ),
-            maestro.report_number(coalesce(r.host ->> 'free_mem', r.host ->> 'freeMem'), 'host.free_mem', w)
+            maestro.check_fields(k.host, k.place, null, '{free_mem,freeMem}'),
+            maestro.check_fields(k.body, k.place, null, '{run_time,runTime}'),
+            maestro.check_fields(k.body, k.place, null, '{exit_status,exitStatus,exit_signal,exitSignal}', -2147483648),
+            maestro.report_flag(coalesce(k.host ->> 'nimby_locked', k.host ->> 'nimbyLocked'), 'nimby_locked', k.place)
         from (
             select
                 e as body, e -> 'host' as host, e -> 'frame' as frame,
-                maestro.report_host_name(e -> 'host', 'completion') as name
-            from jsonb_array_elements(maestro.report_list(p_report, 'completion')) as e
-        ) as r
-        cross join lateral (select 'completion from host ' || r.name) as c (w)
-        returning host_name
-    )
-    select
-        count(*),
-        min(a.host_name) filter (where not exists (select from host as h where h.str_name = a.host_name))
-    into v_accepted, v_stranger
-    from added as a;
+                'completion from host ' || maestro.report_host_name(e -> 'host', 'completion') as place
+            from jsonb_array_elements(v_list) as e
+        ) as k;
+        raise exception using
+            errcode = 'QM001', message = 'completion that cannot be read',
+            hint = 'Allowed: FrameCompleteReport in protobuf''s JSON form.';
+    end;
 
     if v_stranger is not null then
         raise exception using

@@ -16,12 +16,14 @@ language plpgsql
 security definer
 set search_path = pg_catalog, public, pg_temp
 set jit = off
+-- Rows are found by their keys, whatever the statistics say.
+set enable_seqscan = off
 set enable_mergejoin = off
 as $$
 declare
     v_hosts maestro.host_report [];
     v_runs maestro.run_report [];
-    v_ours text [];
+    v_ours maestro.run_report [];
     v_kills integer := 0;
 begin
     with parsed as materialized (
@@ -35,11 +37,9 @@ begin
     select
         (select array_agg(p.report) from parsed as p),
         (
-            select array_agg(maestro.parse_run((p.report).name, f))
+            select array_agg(r)
             from parsed as p
-            cross join lateral jsonb_array_elements(
-                case jsonb_typeof(p.frames) when 'array' then p.frames else '[]' end
-            ) as f
+            cross join lateral unnest(maestro.parse_runs((p.report).name, p.frames)) as r
         )
     into v_hosts, v_runs;
     if v_hosts is null then
@@ -48,17 +48,18 @@ begin
     perform maestro.save_hosts(v_hosts, false, p_now);
 
     if v_runs is not null then
-        v_ours := array(
-            select p.pk_proc
+        select array_agg(k.run) into v_ours
+        from (
+            select r as run
             from unnest(v_runs) as r
             join proc as p on p.pk_proc = r.pk_proc and p.pk_frame = r.pk_frame
             join host as h on h.pk_host = p.pk_host and h.str_name = r.host_name
             order by p.pk_proc
             for no key update of p skip locked
-        );
-        if cardinality(v_ours) > 0 then
-            perform maestro.save_usage(v_runs, v_ours, p_now);
-            perform maestro.grow_reservations(v_runs, v_ours);
+        ) as k;
+        if v_ours is not null then
+            perform maestro.save_usage(v_ours, p_now);
+            perform maestro.grow_reservations(v_ours);
         end if;
         v_kills := maestro.order_kills(v_runs, p_now);
     end if;

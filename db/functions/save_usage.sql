@@ -1,12 +1,12 @@
 -- save_usage: memory use of running frames, as their hosts report it.
--- Called by report_status for the procs p_procs, which it has locked and which hold the frames reported for them.
+-- Called by report_status for runs whose procs it has locked and which hold the frames reported for them.
 -- The frame's version stays: use is no change of state. Locks frame, layer_mem, job_mem with skip locked.
-create or replace function maestro.save_usage(
-    p_runs maestro.run_report [], p_procs text [], p_now timestamptz
-) returns void
+create or replace function maestro.save_usage(p_runs maestro.run_report [], p_now timestamptz) returns void
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
 set jit = off
+-- Rows are found by their keys, whatever the statistics say.
+set enable_seqscan = off
 set enable_mergejoin = off
 as $$
 begin
@@ -15,8 +15,7 @@ begin
     select p.pk_layer, p.pk_frame, greatest(r.max_rss, r.rss)
     from unnest(p_runs) as r
     join proc as p on p.pk_proc = r.pk_proc and p.pk_frame = r.pk_frame
-    where p.pk_proc = any(p_procs)
-        and greatest(r.max_rss, r.rss) > p.int_mem_max_used + p.int_mem_max_used / 16;
+    where greatest(r.max_rss, r.rss) > p.int_mem_max_used + p.int_mem_max_used / 16;
 
     update proc as p set
         int_mem_used = r.rss,
@@ -30,13 +29,13 @@ begin
         int_gpu_mem_max_used = greatest(p.int_gpu_mem_max_used, r.max_gpu_mem),
         ts_ping = p_now
     from unnest(p_runs) as r
-    where p.pk_proc = any(p_procs) and p.pk_proc = r.pk_proc and p.pk_frame = r.pk_frame;
+    where p.pk_proc = r.pk_proc and p.pk_frame = r.pk_frame;
 
     with held as materialized (
         select f.pk_frame, r as run
         from unnest(p_runs) as r
         join frame as f on f.pk_frame = r.pk_frame
-        where r.pk_proc = any(p_procs) and f.str_state = 'RUNNING'
+        where f.str_state = 'RUNNING'
         order by f.pk_frame
         for no key update of f skip locked
     )
@@ -57,7 +56,6 @@ begin
             p.pk_layer, p.pk_job, max(r.max_rss) as rss, max(r.max_vsize) as vsize, max(r.max_gpu_mem) as gpu_mem,
             max(r.max_pss) as pss
         from unnest(p_runs) as r join proc as p on p.pk_proc = r.pk_proc
-        where r.pk_proc = any(p_procs)
         group by p.pk_layer, p.pk_job
     ),
     layers as materialized (
@@ -91,5 +89,5 @@ begin
     from jobs as k where m.pk_job_mem = k.pk_job_mem;
 end
 $$;
-comment on function maestro.save_usage(maestro.run_report [], text [], timestamp with time zone) is
-    'Stores reported memory use (KiB) in proc, frame, layer_mem and job_mem for the locked procs p_procs.';
+comment on function maestro.save_usage(maestro.run_report [], timestamp with time zone) is
+    'Stores the memory use (KiB) of runs whose procs the caller has locked in proc, frame, layer_mem and job_mem.';

@@ -4,9 +4,9 @@
 -- Called by run_phases. One part's error costs that part alone and is named in "errors".
 --
 -- every tick   finish_done_jobs       jobs whose frames are all done
+-- every 1 s    drain_history          500 events of frame_history_queue into frame_history
 -- every 2 s    sweep_hosts            silent hosts, their procs; drains that came to rest; restarted RQDs
 -- every 5 s    sweep_procs            procs that no report confirms, procs and RUNNING frames without each other
--- every 10 s   drain_history          frame_history_queue into frame_history
 -- every 30 s   recover_depends        depends whose end was never noticed
 -- every 30 s   forget_state           warmth that has cooled, state of layers whose job is done
 -- every 60 s   forget_history         rows older than history_hours
@@ -28,7 +28,7 @@ begin
     perform maestro.take_tick_lock();
     with schedule (task, period) as (
         values
-        ('sweep_hosts', interval '2 s'), ('sweep_procs', '5 s'), ('drain_history', '10 s'),
+        ('sweep_hosts', interval '2 s'), ('sweep_procs', '5 s'), ('drain_history', '1 s'),
         ('recover_depends', '30 s'), ('forget_state', '30 s'), ('forget_history', '60 s')
     ),
     due as (
@@ -44,17 +44,18 @@ begin
     select array_agg(d.task) into v_due from due as d;
 
     for v_task in
-        select t.task, t.counter
+        select t.task, t.argument, t.counter
         from (values
-            (1, 'sweep_hosts', 'hosts_down'), (2, 'sweep_procs', 'orphans'),
-            (3, 'recover_depends', 'depends_recovered'), (4, 'finish_done_jobs', 'jobs_finished'),
-            (5, 'drain_history', 'history'), (6, 'forget_history', 'forgotten'), (7, 'forget_state', 'cooled')
-        ) as t (place, task, counter)
+            (1, 'sweep_hosts', '$1', 'hosts_down'), (2, 'sweep_procs', '$1', 'orphans'),
+            (3, 'recover_depends', '$1', 'depends_recovered'), (4, 'finish_done_jobs', '$1', 'jobs_finished'),
+            (5, 'drain_history', '500', 'history'), (6, 'forget_history', '$1', 'forgotten'),
+            (7, 'forget_state', '$1', 'cooled')
+        ) as t (place, task, argument, counter)
         where t.task = 'finish_done_jobs' or t.task = any(v_due)
         order by t.place
     loop
         begin
-            execute format('select maestro.%I($1)', v_task.task) into v_count using p_now;
+            execute format('select maestro.%I(%s)', v_task.task, v_task.argument) into v_count using p_now;
             v_counts := v_counts || jsonb_build_object(v_task.counter, v_count);
         exception when others then
             get stacked diagnostics v_message = message_text, v_state = returned_sqlstate;

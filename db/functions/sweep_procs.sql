@@ -12,6 +12,7 @@ set search_path = pg_catalog, public, pg_temp
 set jit = off
 as $$
 declare
+    v_silent constant timestamptz := p_now - make_interval(secs => maestro.setting('orphan_seconds')::integer);
     v_procs text [];
     v_jobs text [];
     v_frames text [];
@@ -21,12 +22,17 @@ begin
         v_procs := array(
             select p.pk_proc
             from proc as p
-            where p.ts_ping < p_now - make_interval(secs => maestro.setting('orphan_seconds')::integer)
-                and not exists (select from maestro.completion as c where c.pk_proc = p.pk_proc)
+            where p.ts_ping < v_silent
             order by p.ts_ping
             limit 5000
         );
-        v_count := maestro.unbook_orphans(v_procs, 'no report confirmed it', p_now);
+        if cardinality(v_procs) > 0 then
+            v_procs := array(
+                select p from unnest(v_procs) as p
+                where not exists (select from maestro.completion as c where c.pk_proc = p)
+            );
+            v_count := maestro.unbook_orphans(v_procs, 'no report confirmed it', p_now);
+        end if;
     end if;
 
     v_jobs := array(

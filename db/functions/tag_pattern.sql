@@ -10,6 +10,9 @@ declare
     -- The line break ends a comment that a # in the tags would start.
     v_pattern text := E'(?ix)(?:^|\\s)(?:' || p_tags || E'\n)(?:\\s|$)';
 begin
+    if p_tags ~ '^\s*$' then
+        return '';
+    end if;
     if p_tags !~ '^[\w\s|.-]*$' then
         -- Only tags with other characters can be malformed; trying them needs a subtransaction, so plain ones skip it.
         perform '' ~ v_pattern;

@@ -161,13 +161,13 @@ def test_history_holds_each_run_with_its_end_and_no_undone_launch(db: Db) -> Non
     complete(db, book(db, frame, pk_host), frame, 1)
     call(db, "unbook", [book(db, frame, pk_host)], 299)
     proc = book(db, frame, pk_host)
-    call(db, "drain_history", now(db))
+    call(db, "drain_history")
     rows = "select int_exit_status, int_ts_stopped > 0, str_host from frame_history order by int_ts_stopped = 0"
     assert db.execute(rows).fetchall() == [(1, True, "h"), (-1, False, "h")]
     complete(db, proc, frame, 40000)
-    call(db, "drain_history", now(db))
+    call(db, "drain_history")
     assert db.execute(rows).fetchall() == [(1, True, "h"), (32767, True, "h")]
-    call(db, "drain_history", now(db))
+    call(db, "drain_history")
     assert one(db, "select count(*) from frame_history_queue") == 0
 
 

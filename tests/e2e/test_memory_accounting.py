@@ -45,7 +45,7 @@ def test_idle_memory_is_whole_the_moment_the_job_ends(var: Path, echo: str, slee
     with psycopg.connect(cluster.dsn(), autocommit=True) as db:
         install(db, standalone=True)
         run.configure(db)
-        with run.ticking(db), run.farm_process(cluster.dsn()):
+        with run.farm_process(cluster.dsn(), run.start_ticking(db)):
             run.await_hosts(db)
             whole = db.execute("select str_name, int_mem, int_mem_idle from public.host order by 1").fetchall()
             assert all(total == idle for _, total, idle in whole)

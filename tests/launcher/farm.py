@@ -71,10 +71,10 @@ class Farm:
         self.db.execute("update maestro.setting set value = %s where name = %s", [str(value), name])
 
     def one(self, sql: str, *arguments: object) -> Any:
-        row = self.db.execute(sql, arguments).fetchone()  # type: ignore[arg-type]
+        row = self.db.execute(sql, arguments).fetchone()
         return row[0] if row else None
 
-    def submit(self, frames: int, name: str = "job", **layer: object) -> str:
+    def submit(self, frames: int, name: str = "job", **layer: Any) -> str:
         """A job of one layer of one-core frames; returns its pk_job."""
         spec = {
             "show": "demo", "shot": "s01", "user": "artist",
@@ -93,7 +93,7 @@ class Farm:
         assert not answer["errors"], answer["errors"]
         return answer
 
-    def book(self, frames: int, **layer: object) -> None:
+    def book(self, frames: int, **layer: Any) -> None:
         """Submit a job and book all of it."""
         self.submit(frames, **layer)
         assert self.tick()["committed"] == frames
@@ -136,16 +136,19 @@ class Farm:
 
 
 @asynccontextmanager
-async def process(farm: Farm, *arguments: str, **changes: object) -> AsyncIterator[asyncio.subprocess.Process]:
+async def process(
+    farm: Farm, *arguments: str, program: str = sys.executable, **changes: object
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A launcher process, killed at the end if it still runs; its log is its stderr.
 
     Started as a supervisor starts it, or by Python with the arguments given.
     """
-    arguments = arguments or ("-m", "cli", "--dsn", farm.dsn, "launcher")
+    module = ("-m", "cli") if program == sys.executable else ()
+    arguments = arguments or (*module, "--dsn", farm.dsn, "launcher")
     names = {**{key: getattr(farm.config, key) for key in farm.config.__dataclass_fields__}, **changes}
     environment = {f"MAESTRO_{key.upper()}": str(value) for key, value in names.items()}
     child = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments,
+        program, *arguments,
         cwd=ROOT, env={**os.environ, "PYTHONPATH": PATHS, **environment}, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -246,12 +246,12 @@ async def test_an_end_read_from_the_log_counts_as_launched(farm: Farm, tmp_path:
     await farm.start()
     farm.set("log_root", tmp_path / "logs")
     farm.book(1)
-    frame = farm.db.execute(
+    log: tuple[str, str, str, str] | None = farm.db.execute(
         "select j.str_log_dir, j.str_name, f.str_name, p.pk_proc from frame f join job j using (pk_job)"
         " join proc p using (pk_frame)"
     ).fetchone()
-    assert frame is not None
-    write_log(*frame, ending=Exit(status=0))
+    assert log is not None
+    write_log(*log, ending=Exit(status=0))
     farm.db.execute("update maestro.launch set attempts = 1")
     async with farm.launcher():
         await farm.until(lambda: farm.open_launches() == 0)

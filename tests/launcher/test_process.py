@@ -6,9 +6,11 @@ import asyncio
 import re
 import signal
 import time
+from typing import Any
 
 import pytest
 
+from db.cluster import ROOT
 from launcher.watchdog import EXIT_STATUS, stuck
 from sim.fake_rqd import Fault
 from tests.launcher.farm import Farm, process
@@ -52,14 +54,25 @@ async def test_a_signal_during_start_up_is_kept(farm: Farm, after_s: float) -> N
         assert await asyncio.wait_for(child.wait(), LEAVES_S) == 0
 
 
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.2, 0.4])
+async def test_the_one_command_keeps_a_signal_from_its_first_lines_on(farm: Farm, after_s: float) -> None:
+    await farm.start()
+    farm.book(1)
+    async with process(farm, program=str(ROOT / "maestro")) as child:
+        await _until_handled(child)
+        await asyncio.sleep(after_s)
+        child.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(child.wait(), LEAVES_S) == 0
+
+
 async def _until_handled(child: asyncio.subprocess.Process) -> None:
-    """Wait until the process has its handlers in: SIGUSR1 is caught, says the kernel."""
+    """Wait until the process takes signals: SIGUSR1 is caught or blocked, says the kernel."""
     bit = 1 << (signal.SIGUSR1 - 1)
     async with asyncio.timeout(10):
         while True:
             with open(f"/proc/{child.pid}/status") as status:  # noqa: ASYNC230 - a file of the kernel's, never waits
-                caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status.read(), re.MULTILINE)
-            if caught and int(caught[1], 16) & bit:
+                masks = re.findall(r"^Sig(?:Cgt|Blk):\s*([0-9a-f]+)$", status.read(), re.MULTILINE)
+            if any(int(mask, 16) & bit for mask in masks):
                 return
             await asyncio.sleep(0.001)
 
@@ -106,7 +119,8 @@ async def test_a_size_cap_that_is_reached_recycles(farm: Farm) -> None:
 
 @pytest.mark.parametrize("field", ["recycle_max_rss_mb", "recycle_max_launches"])
 async def test_a_negative_cap_is_refused_at_start(farm: Farm, field: str) -> None:
-    async with process(farm, **{field: -1}) as child:
+    changes: dict[str, Any] = {field: -1}
+    async with process(farm, **changes) as child:
         _, log = await asyncio.wait_for(child.communicate(), 20)
     assert child.returncode == 1
     assert field in log.decode()

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from db.cluster import ROOT
 from db.errors import MaestroError
+from launcher import early
 from launcher.config import Config, load, load_dials
 from launcher.recycle import due
 
@@ -85,3 +87,18 @@ def test_dials_are_read_and_a_wrong_one_is_named(tmp_path: Path) -> None:
     path.write_text('h0 = "tunnel"\n')
     with pytest.raises(MaestroError, match="h0"):
         load_dials(str(path))
+
+
+def test_the_guide_lists_every_knob_as_it_is() -> None:
+    assert Config.table() in (ROOT / "docs/launcher.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "starts"),
+    [
+        (["launcher"], True), (["--dsn", "x", "launcher", "--poll-s", "1"], True), (["--dsn=x", "launcher"], True),
+        (["job", "show", "launcher"], False), (["--dsn", "launcher", "status"], False), ([], False),
+    ],
+)  # fmt: skip
+def test_only_the_launcher_takes_signals_over(arguments: list[str], starts: bool) -> None:
+    assert early.is_launcher(arguments) is starts

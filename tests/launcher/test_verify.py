@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +24,7 @@ async def _launch(farm: Farm, frames: int, logs: Path | None = None) -> None:
     farm.db.execute("update proc set ts_ping = now() - interval '1 hour'")
 
 
-def _logs(farm: Farm) -> list[tuple[Any, ...]]:
+def _logs(farm: Farm) -> list[tuple[str, str, str, str]]:
     return farm.db.execute(
         "select j.str_log_dir, j.str_name, f.str_name, p.pk_proc from frame f join job j using (pk_job)"
         " join proc p using (pk_frame) order by 3"

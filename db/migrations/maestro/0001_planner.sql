@@ -64,8 +64,8 @@ create table maestro.layer_wait (
 ) with (fillfactor = 70);
 
 -- Where a layer's waiting frames begin: no WAITING frame of the layer has a lower int_dispatch_order. The tick moves a
--- mark on when it passes many frames that are done (raise_marks); a frame that waits again moves it back (the trigger on
--- frame). A layer without a row is read from its first frame. Whoever lowers dispatch orders deletes the layer's mark.
+-- mark on when it passes many frames that are done (raise_marks); a frame that waits again moves it back (the trigger
+-- on frame). A layer without a row is read from its first frame. Who lowers dispatch orders deletes the layer's mark.
 create table maestro.layer_mark (
     pk_layer text primary key,
     first_order bigint not null

@@ -1,0 +1,1 @@
+"""Tests of the simulated farm, the scenarios' verdicts and the benchmark."""
