@@ -59,6 +59,11 @@ def add_host(db: Db, name: str, cores: int = 16, mem_gib: int = 64, gpus: int = 
     return key
 
 
+def uncap(db: Db) -> None:
+    """Let one layer take whole hosts."""
+    db.execute("update maestro.setting set value = '0' where name = 'layer_host_max_frac'")
+
+
 def add_job(db: Db, name: str, layers: dict[str, int], retries: int = 1, **columns: Any) -> str:
     """A PENDING job with these layers ({name: frames}), all frames WAITING, none threadable. Returns pk_job."""
     job = str(uuid.uuid4())

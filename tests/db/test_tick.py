@@ -9,18 +9,26 @@ import psycopg
 import pytest
 
 from sim.farm import add_hosts, add_workload
-from tests.db.farm import FOLDER, SHOW, add_host, add_job, call, column, completion, frames_of, layer_of, one, state
+from tests.db.farm import (
+    FOLDER,
+    SHOW,
+    add_host,
+    add_job,
+    call,
+    column,
+    completion,
+    frames_of,
+    layer_of,
+    one,
+    state,
+    uncap,
+)
 
 Db = psycopg.Connection[Any]
 
 
 def tick(db: Db, dry_run: bool = False, seed: int | None = 1) -> dict[str, Any]:
     return dict(one(db, "select maestro_tick(%s, %s)", dry_run, seed))
-
-
-def uncap(db: Db) -> None:
-    """Let one layer take whole hosts."""
-    db.execute("update maestro.setting set value = '0' where name = 'layer_host_max_frac'")
 
 
 def faults(db: Db) -> list[Any]:
