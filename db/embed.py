@@ -10,7 +10,7 @@ import hashlib
 from pathlib import Path
 
 FUNCTIONS = Path(__file__).resolve().parent / "functions"
-PACKAGES = ("planner", "jobspec")
+PACKAGES = ("planner", "phases", "jobspec")
 
 TEMPLATE = """\
 create or replace function maestro.load_python() returns text
@@ -49,7 +49,7 @@ if GD.get("maestro_python") != VERSION:
 return VERSION
 $maestro_python$;
 comment on function maestro.load_python() is
-    'Makes packages planner and jobspec importable in this session, in the version installed last; returns its hash.';
+    'Makes the packages planner, phases and jobspec importable in this session, as installed last; returns their hash.';
 """
 
 

@@ -4,7 +4,7 @@
 -- What judge_completions does not let through (sent twice, late, of a superseded booking) is stale: it is counted and
 -- changes no row.
 -- Usage is counted by what the run returned, not by the state that follows.
--- Locks as judge_completions, count_usage, delete_procs, adapt_layers and settle, in this order.
+-- Locks as judge_completions, count_usage, delete_procs, adapt_layers, leave_warm, learn_memory and settle, in this order.
 -- Result: {"drained", "stale", "finished_jobs"}. Errors: whatever a table's own guards raise.
 create or replace function maestro.apply_completions(p_ids bigint [], p_now timestamptz) returns jsonb
 language plpgsql
@@ -45,6 +45,9 @@ begin
         perform maestro.count_usage(v_done);
         perform maestro.delete_procs(array(select d.pk_proc from unnest(v_done) as d));
         perform maestro.adapt_layers(v_done, p_now);
+        perform maestro.leave_warm(v_done);
+        perform maestro.learn_memory(array_agg(d.pk_layer), array_agg(d.pk_frame), array_agg(d.max_rss))
+        from unnest(v_done) as d where d.success or d.memory_failure;
 
         update host as h set str_lock_state = 'NIMBY_LOCKED'
         where h.str_lock_state = 'OPEN'

@@ -4,10 +4,11 @@
 -- p_layers, p_hosts: keys. p_slot_*: parallel arrays, one entry a frame to book in draw order: positions (from 1) in
 -- p_layers and p_hosts, and what the frame reserves there (core points, KiB, gpus, KiB).
 -- Result: {"committed": n, "dropped": {reason: n}, "lost": [slot numbers from 1]}; committed + dropped = slots.
--- A dropped slot's frame stays WAITING, untouched.
+-- A dropped slot's frame stays WAITING, untouched. Dropped are: slots of hosts that changed, of layers that may not start
+-- any more (paused, start-after), slots that limits have no room for, and those whose frame somebody else holds.
 --
--- Locks, in OpenCue's order: hosts, layer_stat, job_stat, frames (SKIP LOCKED: a frame that somebody else holds is
--- left for the next tick), then the counters; each table sorted by key.
+-- Locks, in OpenCue's order: hosts, layer_stat, job_stat, limits, frames (SKIP LOCKED: a frame that somebody else holds
+-- is left for the next tick), then the counters; each table sorted by key.
 -- Raises what the tables' own guards raise (a burst or a job's maximum lowered since the snapshot).
 create or replace function maestro.commit_plan(
     p_tick_id bigint,
@@ -25,8 +26,9 @@ language plpgsql
 set search_path = pg_catalog, public, pg_temp
 set jit = off
 set enable_mergejoin = off
--- A plan made for these very arrays would copy them into itself, and find an element by walking the array.
-set plan_cache_mode = force_generic_plan
+-- The arrays' lengths decide which joins are cheap; a plan kept for others could loop over all pairs of slots. A plan
+-- made for these very arrays finds an element of text by walking the array, so keys are joined in, never subscripted.
+set plan_cache_mode = force_custom_plan
 as $$
 declare
     v_slots constant integer := cardinality(p_slot_layer);
@@ -38,9 +40,13 @@ declare
     -- Keys of one batch share their first part: they arrive at the index in order, at its right edge.
     v_key constant text := left(gen_random_uuid()::text, 24);
     v_full integer [];
+    v_shut integer [];
+    v_over integer [];
     v_won integer [];
     v_passed text [];
-    v_refused integer;
+    v_changed integer;
+    v_held integer;
+    v_limited integer;
     v_updated integer;
 begin
     -- Hosts whose idle amounts do not cover the plan, or that closed since the snapshot, drop out whole.
@@ -75,14 +81,20 @@ begin
     perform from layer_stat as ls
     where ls.pk_layer = any(p_layers) order by ls.pk_layer for no key update;
 
-    select array_agg(l.pk_job order by k.layer), array_agg(j.pk_show order by k.layer)
-    into v_layer_job, v_layer_show
+    select
+        array_agg(l.pk_job order by k.layer), array_agg(j.pk_show order by k.layer),
+        coalesce(array_agg(k.layer) filter (where
+            j.str_state is distinct from 'PENDING' or j.b_paused or l.ts_start_after > p_now
+        ), '{}')
+    into v_layer_job, v_layer_show, v_shut
     from unnest(p_layers) with ordinality as k (pk_layer, layer)
     left join layer as l on l.pk_layer = k.pk_layer
     left join job as j on j.pk_job = l.pk_job;
 
     perform from job_stat as js
     where js.pk_job = any(v_layer_job) order by js.pk_job for no key update;
+
+    v_over := maestro.trim_limits(p_now, p_layers, p_hosts, p_slot_layer, p_slot_host);
 
     -- The checks of proc's foreign keys look up, row by row, frames and hosts that this transaction holds locked: a
     -- sixth of a fill's time. A large batch goes without them. Not beside a Cuebot, whose own triggers would be silenced
@@ -93,20 +105,22 @@ begin
 
     with slot as materialized (
         select
-            s.number, s.layer, s.host, s.cores, s.mem, s.gpus, s.gpu_mem,
+            s.number, s.layer, s.host, h.pk_host, h.str_name, s.cores, s.mem, s.gpus, s.gpu_mem,
             row_number() over (partition by s.layer order by s.number) as turn
         from unnest(p_slot_layer, p_slot_host, p_slot_cores, p_slot_mem, p_slot_gpus, p_slot_gpu_mem)
             with ordinality as s (layer, host, cores, mem, gpus, gpu_mem, number)
-        where s.host <> all(v_full)
+        join unnest(p_hosts, v_host_name) with ordinality as h (pk_host, str_name, host) on h.host = s.host
+        where s.host <> all(v_full) and s.layer <> all(v_shut) and s.number <> all(v_over)
     ),
     wanted as materialized (
-        select w.layer, p_layers[w.layer] as pk_layer, w.frames, coalesce(m.first_order, -1) as first_order
+        select w.layer, l.pk_layer, l.pk_show, w.frames, coalesce(m.first_order, -1) as first_order
         from (select s.layer, count(*) as frames from slot as s group by s.layer) as w
-        left join maestro.layer_mark as m on m.pk_layer = p_layers[w.layer]
+        join unnest(p_layers, v_layer_show) with ordinality as l (pk_layer, pk_show, layer) on l.layer = w.layer
+        left join maestro.layer_mark as m on m.pk_layer = l.pk_layer
     ),
     picked as materialized (
         select
-            w.layer, w.first_order, f.at, f.int_version, f.int_dispatch_order,
+            w.layer, w.pk_layer, w.pk_show, w.first_order, f.at, f.int_version, f.int_dispatch_order,
             row_number() over (partition by w.layer) as turn
         from wanted as w
         cross join lateral (
@@ -123,7 +137,7 @@ begin
     started as (
         update frame as f set
             str_state = 'RUNNING',
-            str_host = v_host_name[s.host],
+            str_host = s.str_name,
             int_cores = s.cores,
             int_mem_reserved = s.mem,
             int_gpus = s.gpus,
@@ -137,7 +151,8 @@ begin
         from picked as p
         join slot as s on s.layer = p.layer and s.turn = p.turn
         where f.ctid = p.at and f.str_state = 'WAITING' and f.int_version = p.int_version
-        returning f.pk_frame, f.pk_layer, f.pk_job, s.number, s.layer, s.host, s.cores, s.mem, s.gpus, s.gpu_mem
+        returning
+            f.pk_frame, f.pk_layer, f.pk_job, p.pk_show, s.pk_host, s.number, s.cores, s.mem, s.gpus, s.gpu_mem
     ),
     booked as (
         insert into proc (
@@ -147,7 +162,7 @@ begin
             ts_ping, ts_booked, ts_dispatched
         )
         select
-            v_key || lpad(to_hex(s.number), 12, '0'), p_hosts[s.host], v_layer_show[s.layer], s.pk_job, s.pk_layer, s.pk_frame,
+            v_key || lpad(to_hex(s.number), 12, '0'), s.pk_host, s.pk_show, s.pk_job, s.pk_layer, s.pk_frame,
             s.cores, s.mem, s.mem, maestro.mem_used_at_start(),
             s.gpus, s.gpu_mem, s.gpu_mem,
             p_now, p_now, p_now
@@ -163,9 +178,11 @@ begin
         coalesce((select array_agg(s.number) from started as s), '{}'),
         (
             -- Layers whose reading passed many frames that wait no more.
-            select array_agg(p_layers[p.layer])
-            from (select p.layer, min(p.int_dispatch_order) - min(p.first_order) as passed from picked as p group by 1)
-                as p
+            select array_agg(p.pk_layer)
+            from (
+                select p.pk_layer, min(p.int_dispatch_order) - min(p.first_order) as passed
+                from picked as p group by p.pk_layer
+            ) as p
             where p.passed > maestro.mark_slack()
         )
     into v_won, v_passed;
@@ -180,16 +197,17 @@ begin
         int_gpu_mem_idle = h.int_gpu_mem_idle - n.gpu_mem
     from (
         select
-            s.host, sum(s.cores) as cores, sum(s.mem) as mem, sum(s.gpus) as gpus, sum(s.gpu_mem) as gpu_mem
+            k.pk_host, sum(s.cores) as cores, sum(s.mem) as mem, sum(s.gpus) as gpus, sum(s.gpu_mem) as gpu_mem
         from (
             select
                 p_slot_host[w.slot] as host, p_slot_cores[w.slot] as cores, p_slot_mem[w.slot] as mem,
                 p_slot_gpus[w.slot] as gpus, p_slot_gpu_mem[w.slot] as gpu_mem
             from unnest(v_won) as w (slot)
         ) as s
-        group by s.host
+        join unnest(p_hosts) with ordinality as k (pk_host, host) on k.host = s.host
+        group by k.pk_host
     ) as n
-    where h.pk_host = p_hosts[n.host]
+    where h.pk_host = n.pk_host
         and h.int_cores_idle >= n.cores and h.int_mem_idle >= n.mem
         and h.int_gpus_idle >= n.gpus and h.int_gpu_mem_idle >= n.gpu_mem;
     get diagnostics v_updated = row_count;
@@ -201,28 +219,33 @@ begin
         array_agg(c.pk_show), array_agg(c.pk_alloc), array_agg(c.pk_layer), array_agg(c.cores), array_agg(c.gpus)
     )
     from (
-        select
-            v_layer_show[s.layer] as pk_show, v_host_alloc[s.host] as pk_alloc, p_layers[s.layer] as pk_layer,
-            sum(s.cores) as cores, sum(s.gpus) as gpus
+        select l.pk_show, h.pk_alloc, l.pk_layer, sum(s.cores) as cores, sum(s.gpus) as gpus
         from (
-            select
-                p_slot_layer[w.slot] as layer, p_slot_host[w.slot] as host, p_slot_cores[w.slot] as cores,
-                p_slot_gpus[w.slot] as gpus
+            select p_slot_layer[w.slot], p_slot_host[w.slot], p_slot_cores[w.slot], p_slot_gpus[w.slot]
             from unnest(v_won) as w (slot)
-        ) as s
-        group by s.layer, v_host_alloc[s.host]
+        ) as s (layer, host, cores, gpus)
+        join unnest(p_layers, v_layer_show) with ordinality as l (pk_layer, pk_show, layer) on l.layer = s.layer
+        join unnest(v_host_alloc) with ordinality as h (pk_alloc, host) on h.host = s.host
+        group by l.pk_show, h.pk_alloc, l.pk_layer
     ) as c;
 
     if v_passed is not null then
         perform maestro.raise_marks(v_passed);
     end if;
 
-    select count(*) into v_refused from unnest(p_slot_host) as s (host) where s.host = any(v_full);
+    select
+        count(*) filter (where s.host = any(v_full)),
+        count(*) filter (where s.host <> all(v_full) and s.layer = any(v_shut)),
+        count(*) filter (where s.host <> all(v_full) and s.layer <> all(v_shut) and s.number = any(v_over))
+    into v_changed, v_held, v_limited
+    from unnest(p_slot_layer, p_slot_host) with ordinality as s (layer, host, number);
     return jsonb_build_object(
         'committed', cardinality(v_won),
         'dropped', jsonb_strip_nulls(jsonb_build_object(
-            'host changed', nullif(v_refused, 0),
-            'frame taken', nullif(v_slots - v_refused - cardinality(v_won), 0)
+            'host changed', nullif(v_changed, 0),
+            'layer held', nullif(v_held, 0),
+            'limit', nullif(v_limited, 0),
+            'frame taken', nullif(v_slots - v_changed - v_held - v_limited - cardinality(v_won), 0)
         )),
         'lost', case when cardinality(v_won) < v_slots then (
             select jsonb_agg(n order by n)

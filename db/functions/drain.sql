@@ -1,4 +1,4 @@
--- drain: the tick's phase 1: applies the completions that wait in the inbox, oldest first.
+-- drain: the tick's phase 1: applies the completions that wait in the inbox, oldest first, and takes memory samples.
 -- Called by run_phases. At most completions_per_tick_max rows; the rest waits for the next tick.
 --
 -- A batch is one subtransaction. If it raises, it is applied by halves until the completion that is to blame stands
@@ -26,6 +26,7 @@ declare
     v_state text;
 begin
     perform maestro.take_tick_lock();
+    perform maestro.take_samples();
     v_ids := array(
         select c.completion_id
         from maestro.completion as c

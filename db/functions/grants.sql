@@ -25,16 +25,17 @@ to maestro_launcher;
 -- maestro_reader: reads what the tick decided, and the state of the farm.
 grant select on
     maestro.setting, maestro.tick, maestro.placement, maestro.waitlist, maestro.launch, maestro.launcher,
-    maestro.host_order, maestro.host_drain, maestro.fault
+    maestro.host_order, maestro.host_drain, maestro.fault, maestro.reservation, maestro.host_ready_at,
+    maestro.alloc_work, maestro.show_share, maestro.limit_policy
 to maestro_reader, maestro_admin;
 grant execute on function maestro.check_accounting, maestro.stat_line, maestro.launcher_metrics
 to maestro_reader, maestro_admin;
 
 -- maestro_admin: settings, jobs and hosts.
 grant update (value) on maestro.setting to maestro_admin;
-grant select, insert, update, delete on maestro.host_dial to maestro_admin;
+grant select, insert, update, delete on maestro.host_dial, maestro.limit_policy to maestro_admin;
 grant execute on function
     maestro.submit_job, maestro.kill_job, maestro.pause_job, maestro.resume_job, maestro.retry_frames,
     maestro.eat_frames, maestro.mark_done, maestro.set_job_priority, maestro.set_job_min_cores,
-    maestro.set_job_max_cores, maestro.lock_host, maestro.unlock_host, maestro.drain_host, maestro.undrain_host
+    maestro.set_job_max_cores, maestro.report_limit_usage, maestro.lock_host, maestro.unlock_host, maestro.drain_host, maestro.undrain_host
 to maestro_admin;

@@ -10,6 +10,13 @@ set enable_seqscan = off
 set enable_mergejoin = off
 as $$
 begin
+    -- A frame is a sample of its layer's memory once it is seen, and again when its peak has grown by a sixteenth.
+    insert into maestro.peak_sample (pk_layer, pk_frame, peak_rss)
+    select p.pk_layer, p.pk_frame, greatest(r.max_rss, r.rss)
+    from unnest(p_runs) as r
+    join proc as p on p.pk_proc = r.pk_proc and p.pk_frame = r.pk_frame
+    where greatest(r.max_rss, r.rss) > p.int_mem_max_used + p.int_mem_max_used / 16;
+
     update proc as p set
         int_mem_used = r.rss,
         int_mem_max_used = greatest(p.int_mem_max_used, r.max_rss),

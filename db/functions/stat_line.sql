@@ -22,6 +22,7 @@ as $$
         'Maestro stat: win=%ss ticks=%s errors=%s avgTick=%sms maxTick=%sms'
         ' | farm hosts=%s cores=%s idleCores=%s util=%s%% groups=%s'
         ' | flow committed=%s planned=%s dropped=%s drained=%s swept=%s'
+        ' | resv held=%s heldCores=%s granted=%s reqs=%s backfilled=%s'
         ' | waitlist peak %s',
         extract(epoch from "window")::bigint, count(*) filter (where r.status = 'planned'),
         count(*) filter (where r.status = 'error'),
@@ -35,6 +36,10 @@ as $$
         coalesce(l.stats ->> 'groups', '0'),
         coalesce(sum(r.committed), 0), coalesce(sum(r.planned), 0), coalesce(sum(r.planned - r.committed), 0),
         coalesce(sum((r.stats ->> 'drained')::bigint), 0), coalesce(sum((r.stats ->> 'swept')::bigint), 0),
+        coalesce(l.stats #>> '{reservations,held}', '0'), coalesce(l.stats ->> 'held_cores', '0'),
+        coalesce(sum((r.stats #>> '{reservations,granted}')::bigint), 0),
+        coalesce(sum((r.stats #>> '{reservations,requested}')::bigint), 0),
+        coalesce(sum((r.stats ->> 'backfilled')::bigint), 0),
         coalesce((select string_agg(p.key || '=' || p.frames, ' ' order by p.key) from peak as p), 'none')
     )
     from recent as r

@@ -8,6 +8,7 @@
 -- every 2 s    sweep_hosts            silent hosts, their procs; drains that came to rest; restarted RQDs
 -- every 5 s    sweep_procs            procs that no report confirms, procs and RUNNING frames without each other
 -- every 30 s   recover_depends        depends whose end was never noticed
+-- every 30 s   forget_state           warmth that has cooled, state of layers whose job is done
 -- every 60 s   forget_history         rows older than history_hours
 -- Result: {"swept": corrections, "hosts_down", "orphans", "depends_recovered", "jobs_finished", "errors"}.
 -- Locks: the tick's lock, then as the parts.
@@ -28,7 +29,7 @@ begin
     with schedule (task, period) as (
         values
         ('sweep_hosts', interval '2 s'), ('sweep_procs', '5 s'), ('drain_history', '1 s'),
-        ('recover_depends', '30 s'), ('forget_history', '60 s')
+        ('recover_depends', '30 s'), ('forget_state', '30 s'), ('forget_history', '60 s')
     ),
     due as (
         insert into maestro.sweep_clock (task, last_at)
@@ -47,7 +48,8 @@ begin
         from (values
             (1, 'sweep_hosts', '$1', 'hosts_down'), (2, 'sweep_procs', '$1', 'orphans'),
             (3, 'recover_depends', '$1', 'depends_recovered'), (4, 'finish_done_jobs', '$1', 'jobs_finished'),
-            (5, 'drain_history', '500', 'history'), (6, 'forget_history', '$1', 'forgotten')
+            (5, 'drain_history', '500', 'history'), (6, 'forget_history', '$1', 'forgotten'),
+            (7, 'forget_state', '$1', 'cooled')
         ) as t (place, task, argument, counter)
         where t.task = 'finish_done_jobs' or t.task = any(v_due)
         order by t.place
@@ -71,7 +73,7 @@ begin
         'jobs_finished', coalesce(v_counts -> 'jobs_finished', '0'),
         'swept', (
             select coalesce(sum(e.value::bigint), 0)
-            from jsonb_each_text(v_counts) as e where e.key not in ('history', 'forgotten')
+            from jsonb_each_text(v_counts) as e where e.key not in ('history', 'forgotten', 'cooled')
         ),
         'errors', v_errors
     );

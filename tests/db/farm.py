@@ -59,8 +59,13 @@ def add_host(db: Db, name: str, cores: int = 16, mem_gib: int = 64, gpus: int = 
     return key
 
 
+def uncap(db: Db) -> None:
+    """Let one layer take whole hosts."""
+    db.execute("update maestro.setting set value = '0' where name = 'layer_host_max_frac'")
+
+
 def add_job(db: Db, name: str, layers: dict[str, int], retries: int = 1, **columns: Any) -> str:
-    """A PENDING job with these layers ({name: frames}), all frames WAITING. Returns pk_job."""
+    """A PENDING job with these layers ({name: frames}), all frames WAITING, none threadable. Returns pk_job."""
     job = str(uuid.uuid4())
     db.execute(
         "insert into job (pk_job, pk_folder, pk_show, str_name, str_visible_name, str_shot, str_user, str_state,"
@@ -71,8 +76,8 @@ def add_job(db: Db, name: str, layers: dict[str, int], retries: int = 1, **colum
     for layer_name, frames in layers.items():
         layer = str(uuid.uuid4())
         db.execute(
-            "insert into layer (pk_layer, pk_job, str_name, str_cmd, str_range, str_type, str_tags, int_mem_min)"
-            " values (%s, %s, %s, 'true', %s, 'RENDER', 'general', %s)",
+            "insert into layer (pk_layer, pk_job, str_name, str_cmd, str_range, str_type, str_tags, int_mem_min,"
+            " b_threadable) values (%s, %s, %s, 'true', %s, 'RENDER', 'general', %s, false)",
             [layer, job, layer_name, f"1-{frames}", GIB],
         )
         db.execute(

@@ -21,6 +21,7 @@ from tests.db.farm import (
     run,
     state,
     tick,
+    uncap,
 )
 
 
@@ -72,6 +73,7 @@ def test_silence_that_nobody_could_hear_is_not_held_against_hosts(db: Db) -> Non
 
 
 def test_orphans_are_freed_together_however_many_cannot_be_reached(db: Db) -> None:
+    uncap(db)
     hosts = [add_host(db, f"h{n}", cores=64, mem_gib=256) for n in range(5)]
     job = add_job(db, "j", {"a": 300})
     assert tick(db)["committed"] == 300

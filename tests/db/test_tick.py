@@ -9,7 +9,20 @@ import psycopg
 import pytest
 
 from sim.farm import add_hosts, add_workload
-from tests.db.farm import FOLDER, SHOW, add_host, add_job, call, column, completion, frames_of, layer_of, one, state
+from tests.db.farm import (
+    FOLDER,
+    SHOW,
+    add_host,
+    add_job,
+    call,
+    column,
+    completion,
+    frames_of,
+    layer_of,
+    one,
+    state,
+    uncap,
+)
 
 Db = psycopg.Connection[Any]
 
@@ -121,7 +134,9 @@ def test_a_malformed_tag_regex_costs_its_own_layer_only(db: Db) -> None:
     done = tick(db)
     assert done["status"] == "planned"
     assert state(db, frames_of(db, good)[0]) == "RUNNING"
-    assert column(db, "select reasons from maestro.waitlist where pk_job = %s", bad) == [["malformed tags"]]
+    assert column(db, "select reasons from maestro.waitlist where pk_job = %s", bad) == [
+        [{"reason": "malformed tags", "hosts": 1}]
+    ]
 
 
 def test_a_second_caller_is_told_locked_at_once(db: Db, dsn: str) -> None:
@@ -133,6 +148,7 @@ def test_a_second_caller_is_told_locked_at_once(db: Db, dsn: str) -> None:
 
 
 def test_two_callers_at_once_never_book_a_frame_twice(db: Db, dsn: str) -> None:
+    uncap(db)
     for number in range(4):
         add_host(db, f"host{number}", cores=16)
     add_job(db, "job", {"render": 200})
@@ -221,7 +237,7 @@ def test_a_gate_or_cap_holds_and_its_reason_is_named(db: Db, change: str, most: 
     tick(db)
     assert one(db, "select count(*) from proc") == most
     tick(db)  # at a cap, the reason stands once the layer no longer flows
-    assert reason in column(db, "select reasons from maestro.waitlist")[0]
+    assert reason in [each["reason"] for each in column(db, "select reasons from maestro.waitlist")[0]]
     assert faults(db) == []
 
 
@@ -247,6 +263,7 @@ def test_a_layer_whose_tags_name_a_host_runs_there_and_only_there(db: Db) -> Non
 
 
 def test_frames_start_in_dispatch_order_after_marks_moved_on_and_back(db: Db) -> None:
+    uncap(db)
     add_host(db, "host1", cores=16, mem_gib=256)
     job = add_job(db, "job", {"render": 60})
     frames = frames_of(db, job)
@@ -277,6 +294,7 @@ def test_a_run_after_a_real_failure_counts_as_a_retry_and_after_a_lost_host_does
 
 
 def test_counter_rows_are_written_once_however_many_frames_are_booked(db: Db) -> None:
+    uncap(db)
     for number in range(3):
         add_host(db, f"host{number}", cores=16)
     add_job(db, "job", {"render": 100})

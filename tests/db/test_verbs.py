@@ -29,11 +29,13 @@ from tests.db.farm import (
     running,
     state,
     tick,
+    uncap,
 )
 
 
 def test_a_retried_running_frame_never_runs_twice(db: Db) -> None:
     """P02: a hundred running frames retried; the old runs' ends come late and twice; each frame starts once more."""
+    uncap(db)
     for number in range(4):
         add_host(db, f"h{number}", cores=64, mem_gib=256)
     job = add_job(db, "j", {"a": 100})
@@ -152,6 +154,7 @@ def test_a_locked_host_gets_nothing_and_loses_what_was_not_sent(db: Db) -> None:
 
 def test_a_drained_host_empties_restarts_and_opens_with_its_boot(db: Db) -> None:
     """P64: no frame starts between the request and the boot report."""
+    uncap(db)
     pk_host = add_host(db, "h")
     job = add_job(db, "j", {"a": 40})
     tick(db)

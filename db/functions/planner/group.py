@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Dict, List, NamedTuple, Set, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 from planner.model import THREAD_ALL
 
@@ -45,27 +45,3 @@ def group_hosts(specs: List[Tuple[str, str, str, str, str, bool, int]]) -> Tuple
         )
         of_host.append(numbers.setdefault(key, len(numbers)))
     return list(numbers), of_host
-
-
-class Pins:
-    """Resolves layer tags that are host names."""
-
-    def __init__(self, names: List[str]) -> None:
-        """`names`: hosts' names in snapshot order."""
-        self._index: Dict[str, int] = {}
-        for index, name in enumerate(names):
-            self._index.setdefault(name.lower(), index)
-            self._index.setdefault(short_name(name), index)
-        self._seen: Dict[str, Set[int]] = {}
-
-    def resolve(self, layer_tags: str) -> Set[int]:
-        """Indexes of the hosts that alternatives of `layer_tags` name; counted once for equal tags."""
-        if layer_tags not in self._seen:
-            found = set()
-            for tag in layer_tags.split("|"):
-                name = "".join(tag.split())
-                index = self._index.get(name.lower(), self._index.get(short_name(name)) if name else None)
-                if index is not None:
-                    found.add(index)
-            self._seen[layer_tags] = found
-        return self._seen[layer_tags]

@@ -1,164 +1,331 @@
-"""Places frames: priority is a rate, the host is the cheapest that fits (design: placement; reference 3.1, 3.5).
+"""Places frames, slot by slot: each slot goes to the layer whose turn it is, on the cheapest host that takes it.
 
-Every free slot goes to a layer drawn with a probability proportional to its priority among the layers that can still
-use one. Exponential clocks give this lazily: layer i's next draw is at t_i + Exp(1) / w_i, and a heap of draws yields
-them in time order. The first draws order the layers as the Efraimidis-Spirakis lottery does, so they also cut the
-candidates.
+Hosts are looked for in the pool that the layer shares with others, and beside it among the few hosts that have
+something for this very layer (module near). Bonuses are fixed by what ran at the tick's start; seats count as they are
+taken.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heapreplace
-from random import Random
-from typing import Callable, Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Optional, Set, Tuple
 
+from planner.backfill import Holds
 from planner.caps import Ledger
-from planner.model import Caps, Host, Layer, Placement, Plan, Settings
+from planner.hold import wants_gpu
+from planner.model import CACHE_WARM, COLD, LIVE_WARM, Host, Layer, Placement, Settings, State
+from planner.near import Near, better
 from planner.pool import Best, Pool
-from planner.wait import Waits
+from planner.score import terms, total
+from planner.size import asked, takes_idle
+from planner.sizing import SAMPLES_MIN, Sizes
 
-CLOCK_EVERY = 64  # draws between two looks at the clock
+LAYER_HOST_FRAMES_MIN = 8  # layer_host_max_frac never caps below this
+PASSED_OVER_MAX = 64  # with more refused hosts a layer gets pools of its own, at the cost of a look at each open host
 
-Members = Tuple[FrozenSet[int], Optional[FrozenSet[int]]]  # groups, and hosts that tags name
+Members = Tuple[FrozenSet[int], Optional[FrozenSet[int]], bool]  # groups, hosts that tags name, wants gpus
 
 
-def weight(priority: int) -> float:
-    """A layer's rate. Priorities of 0 and less still draw the least share, so that nothing starves."""
-    return float(max(priority, 1))
+class Work:
+    """One layer's placing: where it looks, and what it may not use any more."""
+
+    __slots__ = (
+        "alone", "capped", "counts", "foreign", "live", "near", "over", "parts", "plain", "refused", "seats", "seen",
+    )  # fmt: skip
+
+    def __init__(self, parts: List[Tuple[Layer, Pool]]) -> None:
+        self.parts = parts  # the layer once a size, with a pool each
+        self.plain = False  # one shared pool is all there is to look at
+        self.alone = False  # the pools are its own
+        self.near: Optional[Near] = None
+        self.over: Optional[Near] = None  # hosts with the layer's share full, for when nothing else is left
+        self.live: Dict[int, int] = {}  # host index -> its frames that run there
+        self.foreign: Dict[int, int] = {}  # host index -> others' frames since the layer left
+        self.counts: Dict[int, int] = {}  # host index -> its frames there, this tick's included
+        self.capped: Set[int] = set()  # hosts where the layer has its share
+        self.refused: Set[int] = set()  # hosts that take no more of the job, or of this layer
+        self.seats: Tuple[str, ...] = ()  # limits of type HOST
+        self.seen = 0  # seats gained so far that it has looked at
+
+    def part(self, host: Host) -> Optional[Layer]:
+        """The layer in the size that it has on the host; None if it may not run there."""
+        for layer, _ in self.parts:
+            if host.group in layer.groups or (layer.pinned is not None and host.index in layer.pinned):
+                return layer
+        return None
 
 
 class Placer:
-    """One tick's placement. Use `place`."""
+    """One tick's placement."""
 
-    def __init__(self, hosts: List[Host], layers: List[Layer], caps: Caps, settings: Settings) -> None:
+    def __init__(
+        self, hosts: List[Host], sizes: Sizes, ledger: Ledger, settings: Settings, state: State, holds: Holds,
+        shut: Set[int],
+    ) -> None:  # fmt: skip
+        """`shut`: indexes of hosts that take nothing in this tick. Held hosts (`holds`) are in no pool."""
         self.hosts = hosts
-        self.layers = layers
+        self.layers = sizes.layers
+        self.sizes = sizes
         self.settings = settings
-        self.ledger = Ledger(caps)
+        self.state = state
+        self.ledger = ledger
+        self.holds = holds
         self.placements: List[Placement] = []
-        self.waiting = [layer.waiting for layer in layers]
+        self.moved: List[int] = []  # hosts (indexes) of the placements
+        self.waiting = [layer.waiting for layer in sizes.layers]
+        for order, left in sizes.probing.items():
+            self.waiting[order] = min(self.waiting[order], left)
+        self.works: Dict[int, Work] = {}
+        self._shut = shut
+        self._closed = shut | set(holds.by_host)
         self._by_group: Dict[int, List[Host]] = {}
         for host in hosts:
             self._by_group.setdefault(host.group, []).append(host)
         self._shared: Dict[Members, Pool] = {}
-        self._private: Dict[int, Pool] = {}
-        self._refused: Dict[int, Set[int]] = {}
+        self._open: Optional[Dict[str, int]] = None
+        self._alloc_sets: Dict[Tuple[FrozenSet[int], Optional[FrozenSet[int]]], Tuple[str, ...]] = {}
         self._job_frames: Dict[Tuple[str, int], int] = {}  # (job, host index) -> frames of this tick
+        self._job_refused: Dict[str, Set[int]] = {}
+        self._job_works: Dict[str, List[Work]] = {}
 
-    def members(self, layer: Layer) -> Iterable[Host]:
-        """The hosts that the layer's groups and pins allow, each once."""
+    def allocs(self, layer: Layer) -> Tuple[str, ...]:
+        """The allocations of the hosts that the layer may use, sorted; found once for layers of equal hosts."""
+        key = (layer.groups, layer.pinned)
+        found = self._alloc_sets.get(key)
+        if found is None:
+            names = {self._by_group[group][0].pk_alloc for group in layer.groups if group in self._by_group}
+            names |= {self.hosts[index].pk_alloc for index in layer.pinned or ()}
+            self._alloc_sets[key] = found = tuple(sorted(names))
+        return found
+
+    def members(self, layer: Layer) -> Iterator[Host]:
+        """The hosts that the layer's groups and pins allow and that are open to all, each once."""
+        closed = self._closed
         for group in sorted(layer.groups):
-            yield from self._by_group.get(group, ())
+            for host in self._by_group.get(group, ()):
+                if host.index not in closed:
+                    yield host
         for index in sorted(layer.pinned or ()):
-            if self.hosts[index].group not in layer.groups:
+            if self.hosts[index].group not in layer.groups and index not in closed:
                 yield self.hosts[index]
 
     def pool(self, layer: Layer) -> Pool:
-        """The layer's own pool once a host refused it, else the one it shares with layers of the same hosts."""
-        if layer.order in self._private:
-            return self._private[layer.order]
-        key = (layer.groups, layer.pinned)
-        if key not in self._shared:
-            self._shared[key] = Pool(self.hosts, self.members(layer), self.settings)
-        return self._shared[key]
+        """The pool that the layer shares with layers of the same hosts."""
+        key = (layer.groups, layer.pinned, wants_gpu(layer))
+        pool = self._shared.get(key)
+        if pool is None:
+            self._shared[key] = pool = Pool(self.hosts, self.members(layer), self.settings, key[2], self.moved)
+        return pool
 
-    def best(self, layer: Layer) -> Optional[Best]:
-        """Where the layer's next frame goes; None if no host takes it in this tick any more."""
+    def best(self, layer: Layer, pk_alloc: Optional[str]) -> Optional[Best]:
+        """Where in the allocation (None: anywhere) the layer's next frame goes; None if no host takes it any more."""
         if not self.ledger.allows(layer):
             return None
-        return self.pool(layer).best(
-            layer, self.ledger.headroom, self._refused.get(layer.order), self.settings.host_frame_dispatch_max
-        )
+        work = self.works.get(layer.order)
+        if work is None:
+            if self._hopeless(layer, pk_alloc):
+                return None
+            work = self._start(layer)
+        elif work.plain:
+            return work.parts[0][1].best(layer, pk_alloc, self.ledger.headroom)
+        near = work.near
+        found: Optional[Best] = None
+        if near is not None:
+            if work.seats:
+                self._catch_up(work)
+            found = near.best(pk_alloc)
+        # Without a bonus no score is below 0: then the pool has nothing better.
+        if (found is None or found.score >= 0.0) and (not work.seats or self._seats_left(work)):
+            host_max = self.settings.host_frame_dispatch_max
+            headroom = self.ledger.headroom
+            for part, pool in work.parts:
+                offer = pool.best(part, pk_alloc, headroom, work.refused, host_max, not work.alone)
+                if offer is not None:
+                    found = better(found, offer)
+        if found is None and work.over is not None:
+            return work.over.best(pk_alloc)
+        return found
+
+    def _seats_left(self, work: Work) -> bool:
+        return not any(self.ledger.seats.spent(limit) for limit in work.seats)
+
+    def _hopeless(self, layer: Layer, pk_alloc: Optional[str]) -> bool:
+        """Whether no host has room, as is known without a look at any: the layer costs the tick next to nothing."""
+        if self.holds.by_host and (layer.order in self.holds.by_owner or self.holds.borrower(layer)):
+            return False
+        return layer.order not in self.sizes.variants and self.pool(layer).hopeless(layer, pk_alloc)
+
+    def _start(self, layer: Layer) -> Work:
+        """Set up the layer's placing: its pools, and the hosts that have something for it."""
+        work = Work([(part, self.pool(part)) for part in self.sizes.variants.get(layer.order, [layer])])
+        self.works[layer.order] = work
+        state, settings = self.state, self.settings
+        live, warm = state.live.get(layer.pk_layer), state.warm.get(layer.pk_layer)
+        work.seats = self.ledger.seat_limits(layer)
+        indexes: Set[int] = set()
+        if live or warm or work.seats:
+            opened = self._opened()
+            if live:
+                work.live = {opened[key]: live[key] for key in live.keys() & opened.keys()}
+                work.counts = dict(work.live)
+            if warm:
+                work.foreign = {
+                    opened[key]: warm[key] for key in warm.keys() & opened.keys()
+                    if warm[key] < settings.locality_window_frames
+                }  # fmt: skip
+            if settings.locality_enabled:
+                indexes.update(work.live, work.foreign)
+            for limit in work.seats:
+                holders = self.ledger.seats.holders(limit)
+                indexes.update(opened[key] for key in holders & opened.keys())
+            work.seen = len(self.ledger.seats.gained)
+        indexes.update(self.holds.by_owner.get(layer.order, ()))
+        if self.holds.borrower(layer):
+            indexes.update(self.holds.open)
+        if settings.job_frame_dispatch_max:
+            self._job_works.setdefault(layer.pk_job, []).append(work)
+            for index in self._job_refused.get(layer.pk_job, ()):
+                self._refuse(work, index)
+        if work.counts and settings.layer_host_max_frac:
+            for index in sorted(work.counts):
+                self._cap(work, self.hosts[index])
+        if indexes or work.seats:
+            work.near = Near(self.hosts, lambda index: self._rate(work, index), lambda offer: self._holds(work, offer))
+            self._enter(work, work.near, sorted(indexes))
+        work.plain = work.near is None and len(work.parts) == 1 and not (
+            work.refused or settings.host_frame_dispatch_max
+        )  # fmt: skip
+        return work
+
+    def _opened(self) -> Dict[str, int]:
+        """pk_host -> index of the hosts with anything left when it is first asked for."""
+        if self._open is None:
+            self._open = {
+                host.pk_host: host.index
+                for host in self.hosts
+                if host.idle_cores > 0 and host.idle_mem > 0 and host.index not in self._shut
+            }
+        return self._open
+
+    def _enter(self, work: Work, near: Near, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            part = work.part(self.hosts[index])
+            if part is not None:
+                near.add(index, takes_idle(part, self.hosts[index].thread_mode))
+
+    def _catch_up(self, work: Work) -> None:
+        """Enter the hosts that gained a seat since the layer's last turn."""
+        gained = self.ledger.seats.gained
+        if work.seen < len(gained):
+            fresh = sorted(set(gained[work.seen :]))
+            work.seen = len(gained)
+            if work.near is not None:
+                self._enter(work, work.near, fresh)
+            if work.over is not None:
+                self._enter(work, work.over, [index for index in fresh if index in work.capped])
+
+    def _rate(self, work: Work, index: int, over: bool = False) -> Optional[Best]:
+        """What a host offers the layer now, bonuses counted; None if it takes no frame of it.
+
+        `over`: the layer's share of the host is no bar.
+        """
+        host = self.hosts[index]
+        settings = self.settings
+        # Only hosts that the layer may use are ever entered.
+        part = work.parts[0][0] if len(work.parts) == 1 else work.part(host)
+        if part is None or index in self._shut or (index in work.refused and not (over and index in work.capped)):
+            return None
+        if 0 < settings.host_frame_dispatch_max <= host.frames:
+            return None
+        if self.holds.by_host and not self.holds.admits(part, host):
+            return None
+        if over and index in self._job_refused.get(part.pk_job, ()):
+            return None
+        if work.seats and not self.ledger.seats.admits(work.seats, host):
+            return None
+        ask = asked(part, host, self.ledger.headroom(part, host.pk_alloc))
+        if ask is None:
+            return None
+        found = terms(host, ask, settings, self._locality(work, index), self._seat(work, host))
+        return Best(host, ask, total(found), found)
+
+    def _holds(self, work: Work, offer: Best) -> bool:
+        """Whether an offer stands for certain while its host has not changed."""
+        if work.seats or offer.host.index in work.refused:
+            return False
+        return offer.ask.cores <= self.ledger.headroom(work.parts[0][0], offer.host.pk_alloc)
+
+    def _locality(self, work: Work, index: int) -> float:
+        """The bonus for data that the layer has, or had lately, on the host."""
+        settings = self.settings
+        if not settings.locality_enabled:
+            return 0.0
+        if index in work.live:
+            return settings.locality_bonus
+        foreign = work.foreign.get(index)
+        if foreign is None:
+            return 0.0
+        return settings.locality_bonus * (1 - foreign / settings.locality_window_frames)
+
+    def _seat(self, work: Work, host: Host) -> float:
+        """The bonus for limits of type HOST in which the host holds a seat."""
+        if not work.seats:
+            return 0.0
+        return self.settings.host_limit_seat_bonus * self.ledger.seats.held(work.seats, host)
 
     def book(self, layer: Layer, best: Best) -> None:
         """Take the slot: host, caps and the layer's backlog."""
-        best.host.take(best.ask)
-        self.ledger.spend(layer, best.host.pk_alloc, best.ask)
+        host, ask = best.host, best.ask
+        index = host.index
+        host.take(ask)
+        self.moved.append(index)
+        self.ledger.spend(layer, host, ask)
         self.waiting[layer.order] -= 1
-        self.placements.append(Placement(layer.order, best.host.index, best.ask, best.score))
+        work = self.works[layer.order]
+        warmth = LIVE_WARM if index in work.live else CACHE_WARM if index in work.foreign else COLD
+        backfill = bool(self.holds.by_host) and self.holds.borrowed(layer, index)
+        self.placements.append(Placement(layer.order, index, ask, best.score, best.terms, warmth, backfill))
+        if self.settings.layer_host_max_frac:
+            work.counts[index] = work.counts.get(index, 0) + 1
+            if work.counts[index] >= LAYER_HOST_FRAMES_MIN:
+                self._cap(work, host)
         cap = self.settings.job_frame_dispatch_max
         if cap:
-            key = (layer.pk_job, best.host.index)
+            key = (layer.pk_job, index)
             self._job_frames[key] = self._job_frames.get(key, 0) + 1
-            if self._job_frames[key] >= cap:
-                self._refuse(layer.pk_job, best.host)
+            if self._job_frames[key] == cap:
+                self._job_refused.setdefault(layer.pk_job, set()).add(index)
+                for other in self._job_works[layer.pk_job]:
+                    self._refuse(other, index)
 
-    def _refuse(self, pk_job: str, host: Host) -> None:
-        """The host takes no more of the job in this tick: its layers leave the shared pools for pools of their own."""
-        for layer in self.layers:
-            if layer.pk_job == pk_job:
-                self._refused.setdefault(layer.order, set()).add(host.index)
-                if layer.order not in self._private:
-                    self._private[layer.order] = Pool(self.hosts, self.members(layer), self.settings)
+    def host_share(self, part: Layer, host: Host) -> int:
+        """How many frames of a layer the host runs at once under layer_host_max_frac."""
+        cores = part.cores_min if part.cores_min > 0 else host.cores
+        return max(LAYER_HOST_FRAMES_MIN, int(self.settings.layer_host_max_frac * host.cores / cores))
 
+    def _cap(self, work: Work, host: Host) -> None:
+        """See whether the layer has its share of the host; if so the host leaves its pools.
 
-def cut(layers: List[Layer], order: List[int], most: int) -> Tuple[List[Layer], int]:
-    """Keep, in every group, the first `most` layers of `order` (indexes, lottery order).
+        The cap yields for a layer whose memory is proven: where nothing else is left it takes such a host after all.
+        """
+        part = work.part(host)
+        if part is None or host.index in work.capped or work.counts[host.index] < self.host_share(part, host):
+            return
+        work.capped.add(host.index)
+        self._refuse(work, host.index)
+        peaks = self.state.peaks.get(part.pk_layer)
+        if peaks is not None and peaks.samples >= SAMPLES_MIN:
+            if work.over is None:
+                work.over = Near(self.hosts, lambda index: self._rate(work, index, True))
+            self._enter(work, work.over, [host.index])
 
-    Result: the layers with their groups so narrowed, in their old order, and how many (layer, group) pairs were cut.
-    """
-    taken: Dict[int, int] = {}
-    kept = list(layers)
-    lost = 0
-    for index in order:
-        layer = layers[index]
-        inside = frozenset(group for group in layer.groups if taken.get(group, 0) < most)
-        for group in inside:
-            taken[group] = taken.get(group, 0) + 1
-        if len(inside) < len(layer.groups):
-            lost += len(layer.groups) - len(inside)
-            kept[index] = layer._replace(groups=inside)
-    return kept, lost
-
-
-def place(
-    hosts: List[Host],
-    layers: List[Layer],
-    caps: Caps,
-    settings: Settings,
-    seed: int,
-    out_of_time: Callable[[], bool] = lambda: False,
-) -> Plan:
-    """Decide where waiting frames run.
-
-    Arguments: `hosts` and `layers` in snapshot order, `index` and `order` being the place in the list (idle of hosts
-    falls); `caps` what may be booked; `seed` of the lottery; `out_of_time` is asked every CLOCK_EVERY draws.
-    Result: placements in draw order, and why each layer with frames left waits. Same input and seed, same plan.
-    """
-    random = Random(seed)
-    clocks: List[Tuple[float, int]] = []
-    for layer in layers:
-        # Each layer draws, candidate or not, so that one layer's gate does not change the others' luck.
-        first = random.expovariate(1.0) / weight(layer.priority)
-        if not layer.gates and (layer.groups or layer.pinned):
-            clocks.append((first, layer.order))
-    lost = 0
-    if len(clocks) > settings.layer_candidates_per_group_max:
-        order = [index for _, index in sorted(clocks)]
-        layers, lost = cut(layers, order, settings.layer_candidates_per_group_max)
-    placer = Placer(hosts, layers, caps, settings)
-    heapify(clocks)
-    late = False
-    draws = 0
-    while clocks:
-        draws += 1
-        if draws % CLOCK_EVERY == 0 and out_of_time():
-            late = True
-            break
-        now, index = clocks[0]
-        layer = layers[index]
-        best = placer.best(layer)
-        if best is None:
-            heappop(clocks)
-            continue
-        placer.book(layer, best)
-        if placer.waiting[index]:
-            heapreplace(clocks, (now + random.expovariate(1.0) / weight(layer.priority), index))
-        else:
-            heappop(clocks)
-    booked = {placement.layer for placement in placer.placements}
-    reasons = Waits(hosts, placer.ledger)
-    waits = {
-        layer.order: reasons.reason(layer, layer.order in booked) for layer in layers if placer.waiting[layer.order]
-    }
-    return Plan(placer.placements, waits, lost, late)
+    def _refuse(self, work: Work, index: int) -> None:
+        """The host takes no more of the layer."""
+        work.refused.add(index)
+        work.plain = False
+        if len(work.refused) > PASSED_OVER_MAX and not work.alone:
+            work.alone = True
+            # Hosts that ran full since the shared pool was made leave by themselves.
+            work.parts = [
+                (part, Pool(self.hosts, pool.open, self.settings, wants_gpu(part), self.moved))
+                for part, pool in work.parts
+            ]

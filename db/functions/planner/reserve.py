@@ -1,12 +1,227 @@
-"""Holds hosts for work too wide to fit while small frames stream by (reference section 3.2)."""
+"""Holds hosts for work too wide to fit while small frames stream by (reference section 3.2).
+
+A layer that stays blocked builds up debt; one that is wide and owes enough asks for hosts. What is granted here is held
+from the next tick on. Holds are firm: only their owner's own demand, or its leaving, ends them.
+"""
 
 from __future__ import annotations
 
-from typing import List
+from random import Random
+from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
-from planner.model import Host, Layer, Plan
+from planner.backfill import fits_at, need
+from planner.draw import weight
+from planner.model import Host, Layer, Plan, Reservation
+from planner.place import Placer
+from planner.size import fits_empty
+from planner.wait import CAPACITY, FLOWING, HELD, NO_FIT
+
+WIDE = 0.5  # of the largest host that the layer may use; not a setting: less lets small frames flood the reservations
+BLOCKED = (CAPACITY, NO_FIT, HELD)
+GRANT_SEED = 0x9E3779B9  # so that grants draw numbers of their own
+
+Largest = Tuple[int, int, int]  # cores, memory, gpus
 
 
-def reserve(hosts: List[Host], layers: List[Layer], plan: Plan) -> Plan:
-    """The plan with reservations. None are granted yet: every blocked layer simply waits."""
-    return plan
+class Widths:
+    """Tells which layers are wide; the largest host is found once for layers of equal hosts."""
+
+    def __init__(self, placer: Placer) -> None:
+        self._placer = placer
+        self._by_group: Dict[int, Largest] = {}
+        for host in placer.hosts:
+            self._by_group[host.group] = bigger(self._by_group.get(host.group, (0, 0, 0)), host)
+        self._largest: Dict[Tuple[FrozenSet[int], Optional[FrozenSet[int]]], Largest] = {}
+        # What is below this is wide nowhere.
+        self._cores = WIDE * min((size[0] for size in self._by_group.values()), default=0)
+        self._mem = WIDE * min((size[1] for size in self._by_group.values()), default=0)
+
+    def wide(self, layer: Layer) -> bool:
+        """Whether one frame takes half of the largest host's cores, memory or (two and more) gpus."""
+        if 0 < layer.cores_min < self._cores and layer.mem_min < self._mem and layer.gpus_min < 2:
+            return False
+        key = (layer.groups, layer.pinned)
+        largest = self._largest.get(key)
+        if largest is None:
+            of_groups = [self._by_group[group] for group in layer.groups if group in self._by_group]
+            largest = (
+                max((size[0] for size in of_groups), default=0),
+                max((size[1] for size in of_groups), default=0),
+                max((size[2] for size in of_groups), default=0),
+            )
+            for index in layer.pinned or ():
+                largest = bigger(largest, self._placer.hosts[index])
+            self._largest[key] = largest
+        return (
+            layer.cores_min <= 0
+            or layer.cores_min >= WIDE * largest[0]
+            or layer.mem_min >= WIDE * largest[1]
+            or (layer.gpus_min > 1 and layer.gpus_min >= WIDE * largest[2])
+        )
+
+
+def bigger(size: Largest, host: Host) -> Largest:
+    return max(size[0], host.cores), max(size[1], host.mem), max(size[2], host.gpus)
+
+
+def reserve(placer: Placer, made: Plan, out: Set[int], seed: int) -> Plan:
+    """The plan with reservations: what is released and granted, and the debts after this tick.
+
+    `out`: orders of the layers beyond the cut.
+    """
+    settings, holds = placer.settings, placer.holds
+    releases = list(holds.ended)
+    kept: Dict[int, List[int]] = {}  # order -> host indexes
+    for order, indexes in holds.by_owner.items():
+        # The surplus goes, least drained first.
+        drained = sorted(indexes, key=lambda index: (-placer.hosts[index].idle_cores, index))
+        stay = enough(placer, order, drained)
+        kept.update({order: stay} if stay else {})
+        releases.extend(placer.hosts[index].pk_host for index in drained[len(stay) :])
+    debts: Dict[str, int] = {}
+    asking: List[Layer] = []
+    if settings.reservations_enabled:
+        debts, asking = owing(placer, made, out)
+    grants = grant(placer, asking, kept, seed)
+    held = [(order, index) for order, indexes in kept.items() for index in indexes]
+    return made._replace(
+        grants=tuple(grants),
+        releases=tuple(releases),
+        debts=debts,
+        requested=len(asking),
+        held=len(held) + len(grants),
+        held_cores=sum(need(placer.layers[order], placer.hosts[index]).cores for order, index in held)
+        + sum(grant.cores_min for grant in grants),
+    )
+
+
+def owing(placer: Placer, made: Plan, out: Set[int]) -> Tuple[Dict[str, int], List[Layer]]:
+    """The debts (pk_layer -> ms) after this tick, and the layers that owe enough to ask.
+
+    A bucket that leaks: blocked time adds, time with bookings takes away as much; a layer that its caps stop keeps what
+    it owes, as does one beyond the cut, and one that left the candidates owes nothing. Only wide layers are counted.
+    """
+    state = placer.state
+    threshold = placer.settings.reservation_block_seconds * 1000
+    widths = Widths(placer)
+    debts: Dict[str, int] = {}
+    asking: List[Layer] = []
+    for order, wait in made.waits.items():
+        layer = placer.layers[order]
+        if wait.reason in BLOCKED and order not in out:
+            if widths.wide(layer):
+                debt = state.debts.get(layer.pk_layer, 0) + state.elapsed_ms
+                if debt >= threshold:
+                    asking.append(layer)
+                keep(debts, layer, debt)
+        elif state.debts and layer.pk_layer in state.debts and not layer.gates:
+            paid = state.elapsed_ms if wait.reason == FLOWING else 0
+            keep(debts, layer, state.debts[layer.pk_layer] - paid)
+    return debts, asking
+
+
+def keep(debts: Dict[str, int], layer: Layer, debt: int) -> None:
+    """Store a debt; none is stored as absence."""
+    if debt > 0:
+        debts[layer.pk_layer] = debt
+    else:
+        debts.pop(layer.pk_layer, None)
+
+
+def frames_wanted(placer: Placer, order: int) -> int:
+    """Frames of the layer that wait and that its caps still allow."""
+    layer = placer.layers[order]
+    frames = placer.waiting[order]
+    if not frames or not placer.ledger.allows(layer):
+        return 0
+    parts = placer.sizes.variants.get(order) or [layer]
+    room = max(
+        (placer.ledger.headroom(layer, pk_alloc) for part in parts for pk_alloc in placer.allocs(part)), default=0
+    )
+    return min(frames, room // max(layer.cores_min, 1))
+
+
+def frames_on(layer: Layer, host: Host) -> int:
+    """How many frames of the layer an empty host runs at once."""
+    if layer.cores_min <= 0:
+        return 1
+    counts = [host.cores // layer.cores_min]
+    if layer.mem_min > 0:
+        counts.append(host.mem // layer.mem_min)
+    if layer.gpus_min > 0:
+        counts.append(host.gpus // layer.gpus_min)
+    return max(1, min(counts))
+
+
+def enough(placer: Placer, order: int, indexes: Iterable[int]) -> List[int]:
+    """The first of `indexes` that hold what the layer still wants to run."""
+    wanted = frames_wanted(placer, order)
+    taken = []
+    for index in indexes:
+        if wanted <= 0:
+            break
+        layer = placer.sizes.on(order, placer.hosts[index])
+        if layer is not None:
+            wanted -= frames_on(layer, placer.hosts[index])
+            taken.append(index)
+    return taken
+
+
+def grant(placer: Placer, asking: List[Layer], kept: Dict[int, List[int]], seed: int) -> List[Reservation]:
+    """New reservations, in the order of a lottery by priority; few layers at once, and never a whole class of hosts."""
+    if not asking:
+        return []
+    random = Random(seed ^ GRANT_SEED)
+    settings = placer.settings
+    held = {index for indexes in kept.values() for index in indexes}
+    owners = set(kept)
+    drawn = sorted((random.expovariate(1.0) / weight(layer.priority), layer.order) for layer in asking)
+    grants: List[Reservation] = []
+    for _, order in drawn:
+        if order not in owners and len(owners) >= settings.reservation_max_grantees:
+            continue
+        layer = placer.layers[order]
+        fitting = holders(placer, order)
+        # One host at least: where a single host fits, nothing else could ever let the layer in.
+        most = max(1, int(settings.reservation_max_fraction * len(fitting))) if settings.reservation_max_fraction else 0
+        room = most - sum(1 for host in fitting if host.index in held)
+        if room <= 0 or frames_wanted(placer, order) <= 0:
+            continue
+        own = kept.get(order, [])
+        targets = [host.index for host in soonest(placer, order, fitting) if host.index not in held]
+        for index in enough(placer, order, own + targets)[len(own) :][:room]:
+            host = placer.hosts[index]
+            part = placer.sizes.on(order, host) or layer
+            cores = need(part, host).cores
+            grants.append(Reservation(host.pk_host, layer.pk_layer, layer.priority, cores, placer.state.now_s))
+            held.add(index)
+            owners.add(order)
+    return grants
+
+
+def holders(placer: Placer, order: int) -> List[Host]:
+    """The hosts that could hold a frame of the layer if they were empty."""
+    found = []
+    for host in placer.hosts:
+        part = placer.sizes.on(order, host)
+        if part is not None and fits_empty(part, host):
+            found.append(host)
+    return found
+
+
+def soonest(placer: Placer, order: int, hosts: List[Host]) -> List[Host]:
+    """The hosts in the order in which they are likely to have room: by the ends of their procs where those are known,
+    then fewest procs, then most idle cores."""
+    state = placer.state
+    keys = []
+    for host in hosts:
+        if host.pk_host in state.short_mem:
+            continue
+        part = placer.sizes.on(order, host)
+        running = state.ready.get(host.pk_host)
+        if part is None:
+            continue
+        at = fits_at(need(part, host), host, running or (), state.now_s, float("inf"))
+        procs = len(running) if running is not None else 1 << 30
+        keys.append((at, procs, -host.idle_cores, host.index))
+    return [placer.hosts[key[3]] for key in sorted(keys)]

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from planner.group import Pins, group_hosts
-from planner.model import Caps, Host, Layer, Plan, Settings
-from planner.place import place
-from planner.reserve import reserve
+from planner.group import GroupKey, group_hosts
+from planner.model import (
+    Busy,
+    Caps,
+    Host,
+    Layer,
+    Limit,
+    Peaks,
+    Plan,
+    Reason,
+    Reservation,
+    Settings,
+    Share,
+    State,
+    Terms,
+)
+from planner.pins import Pins
+from planner.plan import NOTHING_KNOWN
+from planner.plan import plan as make_plan
 from planner.wait import BUCKETS as BUCKETS
 
 Row = Mapping[str, Any]
@@ -18,6 +34,7 @@ class Snapshot(NamedTuple):
 
     hosts: List[Host]
     groups: List[Dict[str, Any]]  # rows for the candidate query; id is the place in this list
+    keys: List[GroupKey]
 
 
 class Decision(NamedTuple):
@@ -32,6 +49,22 @@ class Decision(NamedTuple):
     slot_gpus: List[int]
     slot_gpu_mem: List[int]
     slot_score: List[float]
+    slot_terms: List[Terms]
+    slot_warmth: List[str]
+    slot_backfill: List[bool]
+
+
+class PlacementRows(NamedTuple):
+    """One row a (layer, host, backfill, outcome), as parallel lists; positions in the decision's keys, from 1."""
+
+    layer: List[int]
+    host: List[int]
+    frames: List[int]
+    score: List[float]  # of the first frame
+    terms: Tuple[List[float], ...]  # of the first frame: a list a term, in the order of model.Terms
+    warmth: List[str]
+    backfill: List[bool]
+    outcome: List[str]
 
 
 def snapshot(rows: Sequence[Row]) -> Snapshot:
@@ -52,43 +85,53 @@ def snapshot(rows: Sequence[Row]) -> Snapshot:
         )
         for index, row in enumerate(rows)
     ]  # fmt: skip
+    counts = [0] * len(keys)
+    for number in of_host:
+        counts[number] += 1
     groups = [
         {
             "id": number, "pk_alloc": key.pk_alloc, "pk_facility": key.pk_facility, "tags": key.tags, "os": key.os,
-            "thread_all": key.thread_all,
+            "thread_all": key.thread_all, "hosts": counts[number],
         }
         for number, key in enumerate(keys)
     ]  # fmt: skip
-    return Snapshot(hosts, groups)
+    return Snapshot(hosts, groups, keys)
 
 
-def layers(rows: Sequence[Row], hosts: List[Host]) -> List[Layer]:
-    """Layers (rows of maestro.candidates, in its order), with tags that name hosts resolved."""
-    pins = Pins([host.name for host in hosts])
+def layers(rows: Sequence[Row], farm: Snapshot, closed: Mapping[str, str] = {}) -> List[Layer]:
+    """Layers (rows of maestro.candidates, in its order), with tags that name hosts resolved.
+
+    Rows may lack `running`, `selfish`, `job_started_s`, `dispatch_order`; `misfits` and `misfit_hosts` (parallel lists:
+    each gate that rules out some hosts, and how many of them); and `pk_facility` and `os`, which check what pins name.
+    `closed`: host name -> why it is not in the snapshot ('host down', 'host locked', …).
+    """
+    pins = Pins(farm.hosts, farm.keys, closed)
     group_sets: Dict[Tuple[int, ...], FrozenSet[int]] = {}  # equal sets become one object: pools are found by them
-    pin_sets: Dict[str, Optional[FrozenSet[int]]] = {}
     found = []
     for index, row in enumerate(rows):
-        tags = row["tags"]
-        if tags not in pin_sets:
-            pin_sets[tags] = frozenset(pins.resolve(tags)) or None
-        pinned = pin_sets[tags]
         key = tuple(row["groups"])
         groups = group_sets.setdefault(key, frozenset(key))
-        # A pin's tags match no group, since a host's own name is no tag of its group.
-        gates = tuple(gate for gate in row["gates"] if not (pinned and gate == "tags"))
+        gates = tuple(row["gates"])
+        misfits = tuple(zip(row.get("misfits") or (), row.get("misfit_hosts") or ()))
+        pinned, gates, misfits = pins.apply(row, gates, misfits)
         found.append(
             Layer(
                 index, row["pk_layer"], row["pk_job"], row["pk_show"], row["pk_folder"], row["priority"],
                 row["waiting"], row["cores_min"], row["cores_max"], row["mem_min"], row["gpus_min"],
-                row["gpu_mem_min"], row["threadable"], groups, pinned, gates,
+                row["gpu_mem_min"], row["threadable"], groups, pinned, gates, row.get("running", 0),
+                row.get("selfish", False), row.get("job_started_s", 0.0), row.get("dispatch_order", 0), misfits,
             )  # fmt: skip
         )
     return found
 
 
 def caps(layer_rows: Sequence[Row], show_rows: Sequence[Row], limit_rows: Sequence[Row]) -> Caps:
-    """Caps from the candidate rows (job, folder), maestro.show_headrooms and maestro.limit_headrooms."""
+    """Caps from the candidate rows (job, folder), the subscriptions and the limits that block now.
+
+    `show_rows`: pk_show, pk_alloc, size, burst, cores. `limit_rows`: pk_limit_record, str_name, per_host, max_value,
+    soft_value, used, holders (list of pk_host; None or empty if none), layers (pk_layer of waiting layers bound to it);
+    enforced and fresh ones only, and stale ones that fail closed with max_value 0 (and no holders).
+    """
     jobs: Dict[str, Tuple[int, int]] = {}
     folders: Dict[str, Tuple[int, int]] = {}
     no_cap = 1 << 62
@@ -97,34 +140,120 @@ def caps(layer_rows: Sequence[Row], show_rows: Sequence[Row], limit_rows: Sequen
         cores, gpus = row["folder_cores_free"], row["folder_gpus_free"]
         if cores is not None or gpus is not None:
             folders[row["pk_folder"]] = (no_cap if cores is None else cores, no_cap if gpus is None else gpus)
-    shows = {(row["pk_show"], row["pk_alloc"]): row["cores_free"] for row in show_rows}
-    limits = {row["str_name"]: row["frames_free"] for row in limit_rows}
+    shows = {(row["pk_show"], row["pk_alloc"]): Share(row["size"], row["burst"], row["cores"]) for row in show_rows}
+    limits: Dict[str, Limit] = {}
     bound: Dict[str, Tuple[str, ...]] = {}
     for row in limit_rows:
-        for pk_layer in row["layers"]:
-            bound[pk_layer] = (*bound.get(pk_layer, ()), row["str_name"])
+        key = row["pk_limit_record"]
+        limits[key] = Limit(
+            row["str_name"], row["per_host"], row["max_value"], row["soft_value"], row["used"],
+            frozenset(row["holders"] or ()),
+        )  # fmt: skip
+        for pk_layer in row["layers"] or ():
+            bound[pk_layer] = (*bound.get(pk_layer, ()), key)
     return Caps(jobs, folders, shows, limits, bound)
 
 
-def settings(values: Mapping[str, str]) -> Settings:
-    """The planner's settings from maestro.setting (name -> text)."""
-    return Settings(
-        weight_cores=float(values["score_weight_cores"]),
-        weight_mem=float(values["score_weight_mem"]),
-        weight_gpus=float(values["score_weight_gpus"]),
-        weight_gpu_mem=float(values["score_weight_gpu_mem"]),
-        layer_candidates_per_group_max=int(values["layer_candidates_per_group_max"]),
-        job_frame_dispatch_max=int(values["job_frame_dispatch_max"]),
-        host_frame_dispatch_max=int(values["host_frame_dispatch_max"]),
+def state(
+    now_s: float,
+    elapsed_ms: int = 0,
+    live_rows: Sequence[Row] = (),
+    warm_rows: Sequence[Row] = (),
+    reservation_rows: Sequence[Row] = (),
+    debt_rows: Sequence[Row] = (),
+    run_rows: Sequence[Row] = (),
+    memory_rows: Sequence[Row] = (),
+    short_mem: Sequence[str] = (),
+    closed: Mapping[str, str] = {},
+) -> State:
+    """State but for `ready` (see ready_wanted and with_ready).
+
+    `live_rows`: a row a layer: pk_layer, hosts (list of pk_host), frames (list). Only layers with waiting frames, only
+    hosts of the snapshot; hosts without an idle core may be left out.
+    `warm_rows`: a row a layer: pk_layer, hosts, foreign_frames (lists); only those below locality_window_frames.
+    `reservation_rows`: pk_host, pk_layer, priority, cores_min, granted_at_s; all there are.
+    `debt_rows`: pk_layer, blocked_ms. `run_rows`: pk_layer, seconds (mean of done frames; absent without history).
+    `memory_rows`: pk_layer, median_rss (KiB or None), samples, completed; only waiting threadable layers.
+    """
+    return State(
+        now_s=now_s,
+        elapsed_ms=elapsed_ms,
+        live={row["pk_layer"]: dict(zip(row["hosts"], row["frames"])) for row in live_rows},
+        warm={row["pk_layer"]: dict(zip(row["hosts"], row["foreign_frames"])) for row in warm_rows},
+        reservations=tuple(
+            Reservation(row["pk_host"], row["pk_layer"], row["priority"], row["cores_min"], row["granted_at_s"])
+            for row in reservation_rows
+        ),
+        debts={row["pk_layer"]: row["blocked_ms"] for row in debt_rows},
+        run_seconds={row["pk_layer"]: row["seconds"] for row in run_rows},
+        peaks={row["pk_layer"]: Peaks(row["median_rss"] or 0, row["samples"]) for row in memory_rows},
+        completed={row["pk_layer"]: row["completed"] for row in memory_rows},
+        short_mem=frozenset(short_mem),
+        closed=dict(closed),
     )
 
 
+def ready_wanted(known: State, knobs: Settings) -> Optional[List[str]]:
+    """The hosts (pk_host, sorted) whose running procs the plan wants to know: held ones; None: all, for new grants."""
+    if not knobs.reservations_enabled:
+        return []
+    due = knobs.reservation_block_seconds * 1000 - known.elapsed_ms
+    if any(blocked >= due for blocked in known.debts.values()):
+        return None
+    return sorted({held.pk_host for held in known.reservations})
+
+
+def with_ready(known: State, rows: Sequence[Row]) -> State:
+    """The state with the running procs of hosts.
+
+    `rows`: a row a host: pk_host and the lists end_s (None: unknown), cores, mem, gpus, gpu_mem, an element a proc.
+    """
+    unknown = float("inf")
+    return known._replace(
+        ready={
+            row["pk_host"]: tuple(
+                Busy(unknown if end is None else end, cores, mem, gpus, gpu_mem)
+                for end, cores, mem, gpus, gpu_mem in zip(
+                    row["end_s"], row["cores"], row["mem"], row["gpus"], row["gpu_mem"]
+                )
+            )
+            for row in rows
+        }
+    )
+
+
+def settings(values: Mapping[str, str], fifo_shows: Sequence[str] = ()) -> Settings:
+    """The planner's settings from maestro.setting (name -> text); absent ones keep their defaults.
+
+    `fifo_shows`: pk_show of the shows that the setting of that name lists.
+    """
+    default = Settings()
+    named = {
+        "weight_cores": "score_weight_cores",
+        "weight_mem": "score_weight_mem",
+        "weight_gpus": "score_weight_gpus",
+        "weight_gpu_mem": "score_weight_gpu_mem",
+    }
+    read: Dict[str, Any] = {}
+    for field, value in default._asdict().items():
+        text = values.get(named.get(field, field))
+        if text is None or field == "fifo_shows":
+            continue
+        read[field] = text.lower() in ("true", "t", "on", "yes", "1") if isinstance(value, bool) else type(value)(text)
+    return default._replace(fifo_shows=frozenset(fifo_shows), **read)
+
+
 def plan(
-    hosts: List[Host], found: List[Layer], caps_left: Caps, knobs: Settings, seed: int, out_of_time: Callable[[], bool]
+    hosts: List[Host],
+    found: List[Layer],
+    caps_left: Caps,
+    knobs: Settings,
+    seed: int,
+    out_of_time: Callable[[], bool],
+    known: State = NOTHING_KNOWN,
 ) -> Plan:
-    """Place, then reserve for what stayed blocked."""
-    placed = place(hosts, found, caps_left, knobs, seed, out_of_time)
-    return reserve(hosts, found, placed)
+    """As planner.plan.plan."""
+    return make_plan(hosts, found, caps_left, knobs, seed, out_of_time, known)
 
 
 def decision(planned: Plan, found: List[Layer], hosts: List[Host]) -> Decision:
@@ -144,22 +273,16 @@ def decision(planned: Plan, found: List[Layer], hosts: List[Host]) -> Decision:
         [ask.gpus for ask in asks],
         [ask.gpu_mem for ask in asks],
         [p.score for p in planned.placements],
+        [p.terms for p in planned.placements],
+        [p.warmth for p in planned.placements],
+        [p.backfill for p in planned.placements],
     )
 
 
 def part(whole: Decision, slots: Sequence[int]) -> Decision:
     """The decision cut to some slots (numbers from 0); keys stay, so positions hold."""
-    return Decision(
-        whole.layers,
-        whole.hosts,
-        [whole.slot_layer[slot] for slot in slots],
-        [whole.slot_host[slot] for slot in slots],
-        [whole.slot_cores[slot] for slot in slots],
-        [whole.slot_mem[slot] for slot in slots],
-        [whole.slot_gpus[slot] for slot in slots],
-        [whole.slot_gpu_mem[slot] for slot in slots],
-        [whole.slot_score[slot] for slot in slots],
-    )
+    columns: List[Any] = [[column[slot] for slot in slots] for column in whole[2:]]
+    return Decision(whole.layers, whole.hosts, *columns)
 
 
 def halves(whole: Decision, slots: Sequence[int]) -> List[List[int]]:
@@ -174,24 +297,79 @@ def halves(whole: Decision, slots: Sequence[int]) -> List[List[int]]:
     ]
 
 
-def placement_rows(
-    whole: Decision, lost: Mapping[int, str]
-) -> Tuple[List[int], List[int], List[int], List[float], List[str]]:
-    """One row a (layer, host, outcome), as parallel lists: positions of layer and host, frames, first score, outcome.
-
-    `lost` gives the outcome of the slots (from 0) that were not booked.
-    """
-    frames: Dict[Tuple[int, int, str], int] = {}
-    scores: Dict[Tuple[int, int, str], float] = {}
-    for slot, (layer, host) in enumerate(zip(whole.slot_layer, whole.slot_host)):
-        key = (layer, host, lost.get(slot, "booked"))
-        frames[key] = frames.get(key, 0) + 1
-        scores.setdefault(key, whole.slot_score[slot])
+def placement_rows(whole: Decision, lost: Mapping[int, str]) -> PlacementRows:
+    """What became of the decision. `lost` gives the outcome of the slots (from 0) that were not booked."""
+    frames: Dict[Tuple[int, int, bool, str], int] = {}
+    first: List[int] = []
+    for slot, (layer, host, backfill) in enumerate(zip(whole.slot_layer, whole.slot_host, whole.slot_backfill)):
+        key = (layer, host, backfill, lost.get(slot, "booked"))
+        if key in frames:
+            frames[key] += 1
+        else:
+            frames[key] = 1
+            first.append(slot)
     keys = list(frames)
-    return (
-        [key[0] for key in keys], [key[1] for key in keys], list(frames.values()), list(scores.values()),
+    return PlacementRows(
+        [key[0] for key in keys],
+        [key[1] for key in keys],
+        list(frames.values()),
+        [whole.slot_score[slot] for slot in first],
+        tuple([whole.slot_terms[slot][term] for slot in first] for term in range(len(Terms._fields))),
+        [whole.slot_warmth[slot] for slot in first],
         [key[2] for key in keys],
-    )  # fmt: skip
+        [key[3] for key in keys],
+    )
+
+
+def booked_by_warmth(whole: Decision) -> Dict[str, int]:
+    """Planned frames by kind of locality, counted at the decision."""
+    counts = {"live_warm": 0, "cache_warm": 0, "cold": 0}
+    for kind in whole.slot_warmth:
+        counts[kind] += 1
+    return counts
+
+
+def odometer(whole: Decision, lost: Mapping[int, str]) -> Dict[str, int]:
+    """Frames booked, by pk_host: what the hosts' odometers go forward by."""
+    counts: Dict[str, int] = {}
+    for slot, host in enumerate(whole.slot_host):
+        if slot not in lost:
+            counts[whole.hosts[host - 1]] = counts.get(whole.hosts[host - 1], 0) + 1
+    return counts
+
+
+def plan_zero(
+    before: Mapping[str, int], whole: Decision, lost: Mapping[int, str], knobs: Settings
+) -> Tuple[Dict[str, int], List[Dict[str, str]]]:
+    """Layers whose every planned frame was dropped: how many ticks in a row (pk_layer -> ticks), and warnings.
+
+    `before` is what the last tick returned; a layer that was not planned keeps its count. A layer is named when its
+    count reaches plan_zero_warn_ticks, and again each time as many ticks later.
+    """
+    landed = {layer for slot, layer in enumerate(whole.slot_layer) if slot not in lost}
+    after = dict(before)
+    warnings = []
+    for position, pk_layer in enumerate(whole.layers, 1):
+        if position in landed:
+            after.pop(pk_layer, None)
+            continue
+        after[pk_layer] = after.get(pk_layer, 0) + 1
+        if knobs.plan_zero_warn_ticks and after[pk_layer] % knobs.plan_zero_warn_ticks == 0:
+            message = "planned in %d ticks, booked in none: the commit refuses what the plan allows" % after[pk_layer]
+            warnings.append({"what": "layer " + pk_layer, "message": message})
+    return after, warnings
+
+
+def wait_rows(planned: Plan, found: List[Layer]) -> Tuple[List[str], List[str], List[str]]:
+    """Parallel lists: pk_layer, bucket, all reasons as JSON (a list of {reason, hosts})."""
+    texts: Dict[Tuple[Reason, ...], str] = {}
+    reasons = []
+    for wait in planned.waits.values():
+        text = texts.get(wait.reasons)
+        if text is None:
+            texts[wait.reasons] = text = json.dumps([reason._asdict() for reason in wait.reasons])
+        reasons.append(text)
+    return [found[index].pk_layer for index in planned.waits], [wait.reason for wait in planned.waits.values()], reasons
 
 
 def waiting(planned: Plan, found: List[Layer]) -> Dict[str, int]:

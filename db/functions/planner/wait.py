@@ -1,11 +1,15 @@
-"""Why a layer waits: one bucket and all reasons (reference section 3.8, contract: waiting)."""
+"""Why a layer waits: one bucket and all reasons, each with the hosts that it rules out (reference section 3.8)."""
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, List, Optional, Tuple
+from bisect import bisect_left
+from typing import Dict, FrozenSet, List, Optional, Set, Tuple
 
-from planner.caps import Ledger
-from planner.model import Host, Layer, Wait
+from planner.hold import wants_gpu
+from planner.model import Host, Layer, Reason, Wait
+from planner.pins import HOST_GATES
+from planner.place import Placer
+from planner.size import asked
 
 # Buckets in order of precedence: the first that holds names the layer's bucket.
 FLOWING, HELD, NO_LICENSE, LIMIT, NO_HOST, CAPACITY, NO_FIT = (
@@ -13,50 +17,269 @@ FLOWING, HELD, NO_LICENSE, LIMIT, NO_HOST, CAPACITY, NO_FIT = (
 )  # fmt: skip
 BUCKETS = (FLOWING, CAPACITY, NO_FIT, LIMIT, NO_LICENSE, HELD, NO_HOST)
 
-# The candidate query's gates, by the bucket that they fall in; those not named here are `limit`.
-GATE_BUCKETS = {"no host": NO_HOST, "no subscription": LIMIT, "limit": NO_LICENSE}
+# Gates by the bucket that they fall in; those that begin with these words are `no_host`, others not named `limit`.
+GATE_BUCKETS = {"limit": NO_LICENSE}
+NO_HOST_GATES = (*HOST_GATES, "no host", "host ", "wrong ")
+
+# What rules hosts out, in the order of Waits._look's counts; each is counted by itself.
+CAUSES = (
+    "host too small", "idle cores", "idle memory", "idle gpus", "idle gpu memory", "reserved for another layer",
+    "kept for gpu frames", "host short of memory", "host_frame_dispatch_max",
+)  # fmt: skip
+# When no cause alone rules a host out.
+NONE_ALONE = {
+    NO_HOST: "no host", HELD: "no host has room for one frame", CAPACITY: "farm is full",
+    NO_FIT: "no host has room for one frame",
+}  # fmt: skip
+BEYOND = "beyond layer_candidates_per_group_max"
+
+BOOKED = Wait(FLOWING, (Reason("flowing", 0),))
+
+Members = Tuple[FrozenSet[int], Optional[FrozenSet[int]]]
+
+
+class Reach:
+    """The hosts that some layers may use, counted so that a shape's reasons cost no look at each host."""
+
+    def __init__(self, hosts: List[Host], placer: Placer, gpu_frames: bool) -> None:
+        state, held, settings = placer.state, placer.holds.by_host, placer.settings
+        self.hosts = hosts
+        self.allocs: Dict[str, int] = {}
+        self.classes: Dict[Tuple[int, int, int, int], int] = {}  # totals -> hosts
+        cores, mem, gpus, gpu_mem = [], [], [], []
+        self.idle = 0  # points that are open to all
+        self.short = self.full = self.busy = 0
+        self.held: List[Host] = []
+        self.kept: List[Host] = []  # something there waits for gpu frames
+        for host in hosts:
+            self.allocs[host.pk_alloc] = self.allocs.get(host.pk_alloc, 0) + 1
+            totals = (host.cores, host.mem, host.gpus, host.gpu_mem)
+            self.classes[totals] = self.classes.get(totals, 0) + 1
+            spare = host.spare(gpu_frames)
+            cores.append(spare[0])
+            mem.append(spare[1])
+            gpus.append(host.idle_gpus)
+            gpu_mem.append(host.idle_gpu_mem)
+            self.busy += spare[0] < host.cores
+            if host.index in held:
+                self.held.append(host)
+            elif state.short_mem and host.pk_host in state.short_mem:
+                self.short += 1
+            else:
+                self.idle += spare[0]
+                if spare != (host.idle_cores, host.idle_mem):
+                    self.kept.append(host)
+            self.full += 0 < settings.host_frame_dispatch_max <= host.frames
+        for values in (cores, mem, gpus, gpu_mem):
+            values.sort()
+        self.cores, self.mem, self.gpus, self.gpu_mem = cores, mem, gpus, gpu_mem
+
+    def round(self, count: int) -> int:
+        """A count of hosts that lack something now, in two digits unless it is below 100 or all of them."""
+        if count < 100 or count == len(self.hosts):
+            return count
+        step = int("1" + "0" * (len(str(count)) - 2))
+        return count // step * step
 
 
 class Waits:
     """Names reasons from the state at the tick's end; make it after the last placement."""
 
-    def __init__(self, hosts: List[Host], ledger: Ledger) -> None:
-        self._hosts = hosts
-        self._ledger = ledger
-        self._group_idle: Dict[int, int] = {}  # core points
-        self._group_alloc: Dict[int, str] = {}
-        for host in hosts:
-            self._group_idle[host.group] = self._group_idle.get(host.group, 0) + host.idle_cores
-            self._group_alloc[host.group] = host.pk_alloc
-        self._idle: Dict[Tuple[FrozenSet[int], Optional[FrozenSet[int]]], int] = {}
-        self._allocs: Dict[Tuple[FrozenSet[int], Optional[FrozenSet[int]]], Tuple[str, ...]] = {}
+    def __init__(
+        self, placer: Placer, layers: List[Layer], weighed: List[Layer], out: Set[int], late: bool
+    ) -> None:
+        """`layers` as the tick got them, `weighed` with their groups cut and `out` those that lost all of them;
+        `late`: the tick ran out of time."""
+        self._out = out
+        self._beyond: Dict[Wait, Wait] = {}
+        self._placer = placer
+        self._layers = layers
+        self._weighed = weighed
+        self._late = late
+        self._by_group: Dict[int, List[Host]] = {}
+        for host in placer.hosts:
+            self._by_group.setdefault(host.group, []).append(host)
+        self._reaches: Dict[Tuple[Members, bool], Reach] = {}
+        self._rooms: Dict[Tuple[object, ...], Wait] = {}
+        self._named: Dict[Tuple[object, ...], Wait] = {}
+        self._bursts: Dict[Tuple[str, Members], List[Tuple[int, int]]] = {}
 
-    def reason(self, layer: Layer, booked: bool) -> Wait:
-        """The layer's bucket and reasons."""
-        if booked:
-            return Wait(FLOWING, ("flowing",))
+    def all(self) -> Dict[int, Wait]:
+        """The layers that have frames left, by order."""
+        booked: Dict[int, int] = {}
+        for placement in self._placer.placements:
+            booked[placement.layer] = booked.get(placement.layer, 0) + 1
+        found = {}
+        for layer in self._layers:
+            placed = booked.get(layer.order, 0)
+            if placed < layer.waiting:
+                found[layer.order] = BOOKED if placed else self._blocked(layer)
+        return found
+
+    def _blocked(self, layer: Layer) -> Wait:
+        """Bucket and reasons of a layer that booked nothing."""
         if layer.gates:
-            return Wait(GATE_BUCKETS.get(layer.gates[0], LIMIT), layer.gates)
+            return self._gated(layer)
         if not layer.groups and not layer.pinned:
-            return Wait(NO_HOST, ("no host",))
-        refusals = self._ledger.refusals(layer)
-        if refusals:
-            bucket = NO_LICENSE if all(cap.startswith("limit ") for cap in refusals) else LIMIT
-            return Wait(bucket, tuple(refusals))
-        least = max(layer.cores_min, 1)
-        idle, allocs = self._reach(layer)
-        if all(self._ledger.headroom(layer, pk_alloc) < least for pk_alloc in allocs):
-            return Wait(LIMIT, ("subscription burst",))
-        if idle < least:
-            return Wait(CAPACITY, ("farm is full",))
-        return Wait(NO_FIT, ("no host has room for one frame",))
+            return Wait(NO_HOST, (Reason("no host", len(self._placer.hosts)), *map(Reason._make, layer.misfits)))
+        placer = self._placer
+        sized = placer.layers[layer.order]
+        seen = self._weighed[layer.order]
+        room = self._room(seen, sized)
+        firsts, bucket = self._capped(seen, sized)
+        if layer.order in self._out:
+            if not firsts and not layer.misfits:
+                return self._beyond_cut(room, layer)
+            firsts.append(Reason(BEYOND, self._count(layer)))
+        elif seen is not layer:
+            missed = sum(len(self._by_group.get(group, ())) for group in layer.groups - seen.groups)
+            firsts.append(Reason(BEYOND, missed))
+        if self._late:
+            firsts.append(Reason("tick_budget_ms", self._count(seen)))
+            bucket = bucket or LIMIT
+        if placer.sizes.probing and placer.sizes.probing.get(layer.order) == 0:
+            firsts.append(Reason("memory probe", self._count(seen)))
+            bucket = bucket or LIMIT
+        if not firsts and not layer.misfits:
+            return room
+        lacks = room.reasons
+        if firsts and lacks[0].reason in NONE_ALONE.values():
+            lacks = ()
+        return Wait(bucket or room.reason, (*firsts, *lacks, *map(Reason._make, layer.misfits)))
 
-    def _reach(self, layer: Layer) -> Tuple[int, Tuple[str, ...]]:
-        """Idle points and allocations of the hosts that the layer may use; counted once for layers of equal hosts."""
-        key = (layer.groups, layer.pinned)
-        if key not in self._idle:
-            pinned = [self._hosts[i] for i in layer.pinned or () if self._hosts[i].group not in layer.groups]
-            self._idle[key] = sum(self._group_idle.get(g, 0) for g in layer.groups) + sum(h.idle_cores for h in pinned)
-            allocs = {self._group_alloc[g] for g in layer.groups if g in self._group_alloc}
-            self._allocs[key] = tuple(sorted(allocs | {host.pk_alloc for host in pinned}))
-        return self._idle[key], self._allocs[key]
+    def _beyond_cut(self, room: Wait, layer: Layer) -> Wait:
+        """Of a layer that the cut alone keeps from what the farm has; found once for equal rooms."""
+        wait = self._beyond.get(room)
+        if wait is None:
+            reasons = (Reason(BEYOND, self._count(layer)), *room.reasons)
+            self._beyond[room] = wait = Wait(LIMIT if room.reason == NO_FIT else room.reason, reasons)
+        return wait
+
+    def _count(self, layer: Layer) -> int:
+        """How many hosts the layer may use."""
+        return len(self._reach(layer, wants_gpu(layer)).hosts)
+
+    def _gated(self, layer: Layer) -> Wait:
+        everywhere = len(self._placer.hosts)
+        reasons = [Reason(gate, everywhere) for gate in layer.gates]
+        first = layer.gates[0]
+        bucket = GATE_BUCKETS.get(first, NO_HOST if first.startswith(NO_HOST_GATES) else LIMIT)
+        if "tags" in layer.gates:  # neither a tag that hosts have nor the name of one
+            reasons.insert(0, Reason("no host", everywhere))
+        told = set(layer.gates)
+        return Wait(bucket, (*reasons, *(Reason(*misfit) for misfit in layer.misfits if misfit[0] not in told)))
+
+    def _capped(self, seen: Layer, sized: Layer) -> Tuple[List[Reason], str]:
+        """What caps refuse: reasons and the bucket, empty if some host could still be had."""
+        placer = self._placer
+        refusals = placer.ledger.refusals(sized)
+        found: List[Reason] = []
+        bucket = ""
+        if refusals:
+            hosts = self._count(seen)
+            found.extend(Reason(cap, hosts) for cap in refusals)
+            bucket = NO_LICENSE if all(cap.startswith("limit ") for cap in refusals) else LIMIT
+        for cap, holding in placer.ledger.spent_seats(sized):
+            found.append(Reason(cap, max(0, self._count(seen) - holding)))
+            bucket = bucket or NO_LICENSE
+        least = max(sized.cores_min, 1)
+        rooms = self._burst(seen, sized.pk_show)
+        if least > rooms[0][0]:
+            found.append(Reason("subscription burst", sum(count for room, count in rooms if room < least)))
+            if least > rooms[-1][0]:
+                bucket = bucket or LIMIT
+        work = placer.works.get(sized.order)
+        if work is not None and work.refused:
+            if work.over is None and work.capped:
+                found.append(Reason("layer_host_max_frac", len(work.capped)))
+            if len(work.refused) > len(work.capped):
+                found.append(Reason("job_frame_dispatch_max", len(work.refused) - len(work.capped)))
+            if found and not bucket and any(self._would_fit(sized, index) for index in work.refused):
+                bucket = LIMIT
+        return found, bucket
+
+    def _would_fit(self, layer: Layer, index: int) -> bool:
+        host = self._placer.hosts[index]
+        return asked(layer, host, self._placer.ledger.headroom(layer, host.pk_alloc)) is not None
+
+    def _burst(self, layer: Layer, pk_show: str) -> List[Tuple[int, int]]:
+        """Room under the show's burst, and hosts, for each allocation that the layer may use; least room first."""
+        key = (pk_show, (layer.groups, layer.pinned))
+        rooms = self._bursts.get(key)
+        if rooms is None:
+            allocs = self._reach(layer, wants_gpu(layer)).allocs
+            ledger = self._placer.ledger
+            rooms = sorted((ledger.burst_room(pk_show, name), count) for name, count in allocs.items())
+            self._bursts[key] = rooms = rooms or [(1 << 62, 0)]
+        return rooms
+
+    def _reach(self, layer: Layer, gpu_frames: bool) -> Reach:
+        key = ((layer.groups, layer.pinned), gpu_frames)
+        reach = self._reaches.get(key)
+        if reach is None:
+            hosts = [host for group in sorted(layer.groups) for host in self._by_group.get(group, ())]
+            for index in sorted(layer.pinned or ()):
+                if self._placer.hosts[index].group not in layer.groups:
+                    hosts.append(self._placer.hosts[index])
+            self._reaches[key] = reach = Reach(hosts, self._placer, gpu_frames)
+        return reach
+
+    def _room(self, seen: Layer, sized: Layer) -> Wait:
+        """Bucket and reasons as far as room on hosts goes; found once for layers of equal hosts and size."""
+        owns = seen.order if seen.order in self._placer.holds.by_owner else -1
+        key = (
+            seen.groups, seen.pinned, sized.cores_min, sized.mem_min, sized.gpus_min, sized.gpu_mem_min, owns,
+        )  # fmt: skip
+        wait = self._rooms.get(key)
+        if wait is None:
+            self._rooms[key] = wait = self._look(seen, sized)
+        return wait
+
+    def _look(self, seen: Layer, sized: Layer) -> Wait:
+        reach = self._reach(seen, wants_gpu(sized))
+        cores, mem, gpus, gpu_mem = sized.cores_min, sized.mem_min, sized.gpus_min, sized.gpu_mem_min
+        small = sum(
+            count
+            for (has_cores, has_mem, has_gpus, has_gpu_mem), count in reach.classes.items()
+            if cores > has_cores or mem > has_mem or gpus > has_gpus or gpu_mem > has_gpu_mem or has_cores + cores <= 0
+        )
+        held, held_back = 0, False
+        if reach.held or reach.kept:
+            own = set(self._placer.holds.by_owner.get(seen.order, ()))
+            others = [host for host in reach.held if host.index not in own]
+            held, held_back = len(others), self._held_back(sized, others, reach.kept)
+        counts = (
+            small,
+            reach.round(bisect_left(reach.cores, cores) if cores > 0 else reach.busy),
+            reach.round(bisect_left(reach.mem, mem)),
+            reach.round(bisect_left(reach.gpus, gpus)) if gpus else 0,
+            reach.round(bisect_left(reach.gpu_mem, gpu_mem)) if gpu_mem else 0,
+            held,
+            len(reach.kept),
+            reach.short,
+            reach.full,
+        )
+        if small == len(reach.hosts):
+            bucket = NO_HOST
+        elif held_back:
+            bucket = HELD
+        else:
+            bucket = CAPACITY if reach.idle < max(cores, 1) else NO_FIT
+        key = (bucket, len(reach.hosts), counts)
+        wait = self._named.get(key)
+        if wait is None:
+            reasons = tuple(Reason(cause, hosts) for cause, hosts in zip(CAUSES, counts) if hosts)
+            self._named[key] = wait = Wait(bucket, reasons or (Reason(NONE_ALONE[bucket], len(reach.hosts)),))
+        return wait
+
+    @staticmethod
+    def _held_back(layer: Layer, held: List[Host], kept: List[Host]) -> bool:
+        """Whether a host that is held would take a frame now."""
+        for host in held + kept:
+            cores = layer.cores_min if layer.cores_min > 0 else host.cores
+            if (
+                cores <= host.idle_cores and layer.mem_min <= host.idle_mem
+                and layer.gpus_min <= host.idle_gpus and layer.gpu_mem_min <= host.idle_gpu_mem
+            ):  # fmt: skip
+                return True
+        return False

@@ -33,8 +33,8 @@ create table maestro.tick (
 -- stat_line and retention ask by time; ticks arrive in time order.
 create index tick_started_at on maestro.tick using brin (started_at);
 
--- What a tick decided, one row a tick: parallel arrays, one entry per (layer, host, outcome), in which layers and hosts
--- are positions (from 1) in the arrays of keys. Rows of their own would cost a fill a tenth of its time and keep a
+-- What a tick decided, one row a tick: parallel arrays, one entry per (layer, host, kind, outcome), in which layers and
+-- hosts are positions (from 1) in the arrays of keys. Rows of their own would cost a fill a tenth of its time and keep a
 -- hundred million rows a day; the view maestro.placement unfolds them.
 create table maestro.tick_plan (
     tick_id bigint primary key,
@@ -44,7 +44,15 @@ create table maestro.tick_plan (
     host integer [] not null,
     frames integer [] not null,
     score double precision [] not null,
-    outcome text [] not null
+    outcome text [] not null,
+    term_cores double precision [] not null default '{}',
+    term_mem double precision [] not null default '{}',
+    term_gpus double precision [] not null default '{}',
+    term_gpu_mem double precision [] not null default '{}',
+    term_locality double precision [] not null default '{}',
+    term_seat double precision [] not null default '{}',
+    warmth text [] not null default '{}',
+    backfill boolean [] not null default '{}'
 );
 
 -- Why each waiting layer waits; rewritten where it changed. The view maestro.waitlist adds live counts.

@@ -1,0 +1,55 @@
+"""Phase 8: books the plan; what an error or a guard keeps out is named."""
+
+from __future__ import annotations
+
+import json
+from typing import Dict, List, NamedTuple
+
+from phases.session import Session
+from planner import tick
+
+COMMIT = "select maestro.commit_plan($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) as answer"
+COMMIT_TYPES = [
+    "bigint", "timestamptz", "text[]", "text[]", "int[]", "int[]", "int[]", "bigint[]", "int[]", "bigint[]",
+]  # fmt: skip
+
+
+class Outcome(NamedTuple):
+    """What became of the plan's slots."""
+
+    committed: int
+    dropped: Dict[str, int]  # reason -> slots
+    lost: Dict[int, str]  # slot, from 0 -> its outcome, of those that were not booked
+
+
+def book(session: Session, tick_id: int, now: str, decision: tick.Decision) -> Outcome:
+    """Commit the whole decision, or after an error halves of it, until the layer that raises stands alone."""
+    committed = 0
+    dropped: Dict[str, int] = {}
+    lost: Dict[int, str] = {}
+    if not decision.slot_layer:
+        return Outcome(0, dropped, lost)
+    plpy = session.plpy
+    commit = plpy.prepare(COMMIT, COMMIT_TYPES)
+    parts: List[List[int]] = [list(range(len(decision.slot_layer)))]
+    while parts:
+        slots = parts.pop()
+        piece = decision if len(slots) == len(decision.slot_layer) else tick.part(decision, slots)
+        try:
+            with plpy.subtransaction():
+                result = json.loads(plpy.execute(commit, [tick_id, now, *piece[:8]])[0]["answer"])
+        except plpy.SPIError as error:
+            halves = tick.halves(decision, slots)
+            if halves:
+                parts.extend(halves)
+                continue
+            layer = decision.layers[decision.slot_layer[slots[0]] - 1]
+            session.errors.append({"what": "layer " + layer, "message": str(error)})
+            result = {"committed": 0, "dropped": {"error": len(slots)}, "lost": list(range(1, len(slots) + 1))}
+            lost.update(dict.fromkeys(slots, "error"))
+        committed += result["committed"]
+        for reason, count in result["dropped"].items():
+            dropped[reason] = dropped.get(reason, 0) + count
+        for number in result["lost"]:
+            lost.setdefault(slots[number - 1], "dropped")
+    return Outcome(committed, dropped, lost)
