@@ -5,7 +5,9 @@
 --            spent), unless its completion has reached the inbox meanwhile
 -- Bookings that are gone meanwhile are passed over. A frame whose log tells how it ended is reported with
 -- report_completion instead.
--- Locks: the tick's lock, procs in order of pk_proc, then as maestro.unbook. Errors: QM001 for an outcome that does not exist.
+-- Locks: the tick's lock, procs in order of pk_proc, then as maestro.unbook. Errors: QM001 for an outcome that does not
+-- exist.
+-- exist.
 create or replace function maestro.finish_unconfirmed(
     p_results jsonb,
     p_now timestamptz default now()
