@@ -1,5 +1,6 @@
 -- alloc_work: what waits for each allocation, as the last tick left it: for whoever starts machines on demand. Work
--- that may run in several allocations counts in each of them; work that a gate holds back (paused, start-after) in none.
+-- that may run in several allocations counts in each of them; work that a gate holds back (paused, start-after) in
+-- none.
 create or replace view maestro.alloc_work as
 with last as (
     select t.tick_id, t.started_at, t.stats -> 'work' as work

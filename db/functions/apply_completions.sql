@@ -4,8 +4,8 @@
 -- What judge_completions does not let through (sent twice, late, of a superseded booking) is stale: it is counted and
 -- changes no row.
 -- Usage is counted by what the run returned, not by the state that follows.
--- Locks as judge_completions, count_usage, delete_procs, adapt_layers, leave_warm, learn_memory and settle, in this order.
--- Result: {"drained", "stale", "finished_jobs"}. Errors: whatever a table's own guards raise.
+-- Locks as judge_completions, count_usage, delete_procs, adapt_layers, leave_warm, learn_memory and settle, in this
+-- order. Result: {"drained", "stale", "finished_jobs"}. Errors: whatever a table's own guards raise.
 create or replace function maestro.apply_completions(p_ids bigint [], p_now timestamptz) returns jsonb
 language plpgsql
 set search_path = pg_catalog, public, pg_temp

@@ -4,8 +4,8 @@
 -- p_layers, p_hosts: keys. p_slot_*: parallel arrays, one entry a frame to book in draw order: positions (from 1) in
 -- p_layers and p_hosts, and what the frame reserves there (core points, KiB, gpus, KiB).
 -- Result: {"committed": n, "dropped": {reason: n}, "lost": [slot numbers from 1]}; committed + dropped = slots.
--- A dropped slot's frame stays WAITING, untouched. Dropped are: slots of hosts that changed, of layers that may not start
--- any more (paused, start-after), slots that limits have no room for, and those whose frame somebody else holds.
+-- A dropped slot's frame stays WAITING, untouched. Dropped are: slots of hosts that changed, of layers that may not
+-- start any more (paused, start-after), slots that limits have no room for, and those whose frame somebody else holds.
 --
 -- Locks, in OpenCue's order: hosts, layer_stat, job_stat, limits, frames (SKIP LOCKED: a frame that somebody else holds
 -- is left for the next tick), then the counters; each table sorted by key.
@@ -97,8 +97,9 @@ begin
     v_over := maestro.trim_limits(p_now, p_layers, p_hosts, p_slot_layer, p_slot_host);
 
     -- The checks of proc's foreign keys look up, row by row, frames and hosts that this transaction holds locked: a
-    -- sixth of a fill's time. A large batch goes without them. Not beside a Cuebot, whose own triggers would be silenced
-    -- too (standalone's on frame and proc fire always); and not in small batches, for the switch drops cached plans.
+    -- sixth of a fill's time. A large batch goes without them. Not beside a Cuebot, whose own triggers would be
+    -- silenced too (standalone's on frame and proc fire always); and not in small batches, for the switch drops cached
+    -- plans.
     if v_slots >= maestro.large_batch() and maestro.is_standalone() then
         perform set_config('session_replication_role', 'replica', true);
     end if;

@@ -37,5 +37,6 @@ grant select, insert, update, delete on maestro.host_dial, maestro.limit_policy 
 grant execute on function
     maestro.submit_job, maestro.kill_job, maestro.pause_job, maestro.resume_job, maestro.retry_frames,
     maestro.eat_frames, maestro.mark_done, maestro.set_job_priority, maestro.set_job_min_cores,
-    maestro.set_job_max_cores, maestro.report_limit_usage, maestro.lock_host, maestro.unlock_host, maestro.drain_host, maestro.undrain_host
+    maestro.set_job_max_cores, maestro.report_limit_usage, maestro.lock_host, maestro.unlock_host,
+    maestro.drain_host, maestro.undrain_host
 to maestro_admin;

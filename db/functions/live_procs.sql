@@ -1,5 +1,6 @@
 -- live_procs: what runs on the hosts p_hosts: one row of parallel arrays, an element a proc. Locks nothing.
--- The tick asks for hosts with room. Plain arrays, since grouping thousands of keys costs more than counting them later.
+-- The tick asks for hosts with room. Plain arrays, since grouping thousands of keys costs more than counting them
+-- later.
 create or replace function maestro.live_procs(p_hosts text []) returns table (layers text [], hosts text [])
 language sql stable
 set search_path = pg_catalog, public, pg_temp

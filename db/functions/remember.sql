@@ -1,8 +1,8 @@
 -- remember: stores what a tick leaves to the next ones. The tick's phase 9. Arrays are parallel within each group:
 -- reservations granted, and the hosts of those that end; net blocked time of layers (absent layers have none); layers
 -- whose planned frames were all dropped, with the ticks in a row; frames booked by host; layers that booked.
--- Rows that say the same are not written again. Locks: reservation, blocked_debt, plan_zero, odometer, limit_probe rows;
--- the tick is their only writer. Errors: none of its own.
+-- Rows that say the same are not written again. Locks: reservation, blocked_debt, plan_zero, odometer, limit_probe
+-- rows; the tick is their only writer. Errors: none of its own.
 create or replace function maestro.remember(
     p_now timestamptz,
     p_grant_hosts text [], p_grant_layers text [], p_grant_priorities integer [], p_grant_cores integer [],

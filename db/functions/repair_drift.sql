@@ -1,13 +1,13 @@
 -- repair_drift: compares counters with the procs behind them and puts the counters right, so that the plan that follows
 -- goes by what really runs. The tick's phase 2, before the snapshot.
 --
--- A farm with few procs is compared as a whole each tick. A larger one is cut into slices, ten at most, by a hash of the
--- host: each tick compares the hosts of one slice, and one tick in a round all the owners' counters (subscription, layer,
--- job, folder, point, limit), whose truth needs every proc.
+-- A farm with few procs is compared as a whole each tick. A larger one is cut into slices, ten at most, by a hash of
+-- the host: each tick compares the hosts of one slice, and one tick in a round all the owners' counters (subscription,
+-- layer, job, folder, point, limit), whose truth needs every proc.
 -- What is found wrong is locked, counted again under the lock, and written; caps cannot refuse a repair.
 -- Every repair is a row of maestro.fault, kind drift. A host that holds more than it has gets nothing idle.
--- Locks: host rows, then the owners' tables in the order of release_procs, each sorted by key; only rows that are wrong.
--- Result: rows repaired.
+-- Locks: host rows, then the owners' tables in the order of release_procs, each sorted by key; only rows that are
+-- wrong. Result: rows repaired.
 create or replace function maestro.repair_drift(p_tick_id bigint, p_now timestamptz) returns integer
 language plpgsql
 set search_path = pg_catalog, public, pg_temp

@@ -34,8 +34,8 @@ create table maestro.tick (
 create index tick_started_at on maestro.tick using brin (started_at);
 
 -- What a tick decided, one row a tick: parallel arrays, one entry per (layer, host, kind, outcome), in which layers and
--- hosts are positions (from 1) in the arrays of keys. Rows of their own would cost a fill a tenth of its time and keep a
--- hundred million rows a day; the view maestro.placement unfolds them.
+-- hosts are positions (from 1) in the arrays of keys. Rows of their own would cost a fill a tenth of its time and keep
+-- a hundred million rows a day; the view maestro.placement unfolds them.
 create table maestro.tick_plan (
     tick_id bigint primary key,
     layers text [] not null,
