@@ -21,6 +21,7 @@ FRAMES = 300_000  # at scale 1; what a minute's run cannot use up
 # machine of two cores passes, so that the machine is measured and not the farm.
 COMPRESS = 200.0
 SETTLE_SECONDS = 60.0
+STANDSTILL_SECONDS = 15.0  # a pause of two seconds that took so long: the machine was suspended, or starved
 
 DONE = "select coalesce(sum(int_succeeded_count), 0)::bigint from public.job_stat"
 
@@ -118,6 +119,8 @@ def _watch(around: Stage, connection: psycopg.Connection[Any], title: str, secon
     done = bench.one(connection, DONE)
     while time.monotonic() - began < seconds:
         time.sleep(min(2.0, max(began + seconds - time.monotonic(), 0.01)))
+        if (stood := time.monotonic() - last) > STANDSTILL_SECONDS:
+            raise MaestroError(f"the machine stood still for {stood:.0f} s: nothing can be measured on it now")
         around.launchers[0].check()
         now, done_now = time.monotonic(), bench.one(connection, DONE)
         stats = around.farm.stats()
