@@ -24,7 +24,7 @@ KNOBS = Settings(
     reservation_block_seconds=120, fifo_shows=frozenset({"fifo"}), layer_candidates_per_group_max=30,
     locality_window_frames=16,
 )  # fmt: skip
-PATIENCE = 900  # ticks that a layer may wait for its next frame
+PATIENCE = 2000  # ticks that a layer may wait for its next frame: low priorities share licences with many
 
 
 class Proc(NamedTuple):
@@ -71,7 +71,8 @@ class Farm:
         elif kind < 0.05:
             cores = random.choice((0, -100))
         elif kind < 0.15:
-            gpus, gpu_mem, groups = random.choice(((1, 0), (1, 8 * GIB), (0, 4 * GIB), (2, 0))) + ({2},)
+            groups = {2}
+            gpus, gpu_mem = random.choice(((1, 0), (1, 8 * GIB), (0, 4 * GIB), (2, 0)))
         elif kind < 0.17:
             mem = 200 * GIB
         plain = 0 < cores < 1000 and not gpus and not gpu_mem and mem < 200 * GIB

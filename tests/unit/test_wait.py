@@ -10,7 +10,6 @@ from planner import tick
 from planner.model import Limit, Settings, Share, State
 from tests.unit.build import by_host, caps, host, layer, run, why
 
-
 SHOW = "show"
 
 
