@@ -84,7 +84,7 @@ def test_only_eligible_pairs_and_no_more_frames_than_wait(farm: Farm) -> None:
 @SOME
 @given(farms(max_hosts=25, max_layers=12))
 def test_a_frame_stays_waiting_only_if_no_host_takes_it(farm: Farm) -> None:
-    # A seat that is taken late opens its host to layers that had given up; a layer's share of a host is a cap of its own.
+    # A seat that is taken late opens its host to layers that had given up; the share of a host is a cap of its own.
     plain = {"layer_candidates_per_group_max": 2000, "job_frame_dispatch_max": 0, "layer_host_max_frac": 0.0}
     limits = {"licence": farm.caps.limits["licence"]}
     farm = farm._replace(settings=farm.settings._replace(**plain), caps=farm.caps._replace(limits=limits))

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from planner.model import Busy, Host, Layer, Peaks, Plan, Reservation, Settings, State
+from planner.model import Busy, Host, Layer, Limit, Peaks, Plan, Reservation, Settings, State
 from tests.unit.build import GIB, by_host, caps, host, layer, run, why
 
 MINUTES_5 = 300_000  # ms
@@ -46,10 +46,22 @@ def test_debt_grows_while_blocked_and_decays_as_fast_while_it_places() -> None:
     assert run([host(0, cores=64)], [layer(0, cores=64, waiting=2)], state=state._replace(elapsed_ms=9000)).debts == {}
 
 
-def test_debt_stays_for_a_layer_at_its_cap_and_ends_for_one_that_left() -> None:
+def test_debt_falls_for_a_layer_at_its_cap_and_ends_for_one_that_left() -> None:
     state = owed("layer0")._replace(debts={"layer0": 5000, "gone": 5000, "layer1": 5000})
     layers = [layer(0, cores=64), layer(1, cores=64, gates=("job paused",))]
-    assert run(busy_hosts(1), layers, caps(jobs={"job0": (100, 0)}), state=state).debts == {"layer0": 5000}
+    assert run(busy_hosts(1), layers, caps(jobs={"job0": (100, 0)}), state=state).debts == {"layer0": 4000}
+
+
+def test_debt_grows_though_others_take_the_licence_meanwhile() -> None:
+    bound = caps(limits={"k": Limit("k", False, 2, -1, 0)}, layer_limits={"layer0": ("k",), "layer1": ("k",)})
+    made = run(busy_hosts(1), [layer(0, cores=64), layer(1, waiting=9)], bound, state=State(elapsed_ms=1000))
+    assert made.waits[0].reason == "no_license"
+    assert made.debts == {"layer0": 1000}
+
+
+def test_debt_ends_at_twice_the_threshold() -> None:
+    state = owed("layer0")._replace(debts={"layer0": 2 * MINUTES_5 - 1})
+    assert run(busy_hosts(1), [layer(0, cores=64)], state=state).debts == {"layer0": 2 * MINUTES_5}
 
 
 def test_only_layers_as_wide_as_half_of_the_largest_host_reserve() -> None:
@@ -147,11 +159,12 @@ def test_an_owner_that_changed_releases_its_host_in_the_next_tick(owner: Layer) 
     assert by_host(made, 1) == {0: 4}
 
 
-def test_an_owner_at_its_caps_releases_its_hosts() -> None:
-    made = run(
-        busy_hosts(1), [layer(0, cores=64)], caps(jobs={"job0": (100, 0)}), state=State(reservations=(held(0, 0),))
-    )
-    assert made.releases == ("host0",)
+def test_an_owner_at_its_caps_releases_its_hosts_once_it_owes_nothing() -> None:
+    state = State(now_s=1000.0, elapsed_ms=1000, reservations=(held(0, 0),), debts={"layer0": 1001})
+    capped = caps(jobs={"job0": (100, 0)})
+    assert not run(busy_hosts(1), [layer(0, cores=64)], capped, state=state).releases
+    state = state._replace(debts={"layer0": 1000})
+    assert run(busy_hosts(1), [layer(0, cores=64)], capped, state=state).releases == ("host0",)
 
 
 def test_surplus_hosts_are_released_least_drained_first() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from planner.model import THREAD_ALL, THREAD_VARIABLE, Peaks, Settings, Share, State
+from planner.model import THREAD_ALL, THREAD_VARIABLE, Layer, Peaks, Settings, Share, State
 from tests.unit.build import GIB, by_layer, caps, host, layer, run, why
 
 EVEN = Settings(mem_per_core=int(3.5 * GIB), layer_host_max_frac=0)
@@ -16,8 +16,9 @@ def seen(gib: float, samples: int = 4) -> State:
     return State(peaks={"layer0": Peaks(int(gib * GIB), samples)})
 
 
-def sizes(made_of: State, one: object = None, knobs: Settings = EVEN) -> set[tuple[int, float]]:
-    made = run([host(n, cores=32, gib=112) for n in range(2)], [one or layer(0, waiting=99)], knobs=knobs, state=made_of)
+def sizes(made_of: State, one: Layer | None = None, knobs: Settings = EVEN) -> set[tuple[int, float]]:
+    hosts = [host(n, cores=32, gib=112) for n in range(2)]
+    made = run(hosts, [one or layer(0, waiting=99)], knobs=knobs, state=made_of)
     return {(p.ask.cores, p.ask.mem / GIB) for p in made.placements}
 
 
@@ -61,7 +62,7 @@ def test_a_size_is_never_more_than_the_largest_host_of_the_group() -> None:
     assert sizes(seen(111), knobs=EVEN._replace(mem_per_core=GIB)) == {(3200, 111.0)}
 
 
-def probe(running: int, completed: int, samples: int = 0, one: object = None) -> int:
+def probe(running: int, completed: int, samples: int = 0, one: Layer | None = None) -> int:
     state = State(completed={"layer0": completed}, peaks={"layer0": Peaks(GIB, samples)} if samples else {})
     found = one or layer(0, waiting=99, running=running)
     return len(run([host(0, cores=64)], [found], knobs=EVEN, state=state).placements)

@@ -10,6 +10,8 @@ from planner import tick
 from planner.model import Limit, Settings, Share, State
 from tests.unit.build import by_host, caps, host, layer, run, why
 
+SHOW = "show"
+
 
 def bucket(*args: Any, **other: Any) -> str:
     return run(*args, **other).waits[0].reason
@@ -36,7 +38,7 @@ def test_three_causes_at_once_are_all_listed_with_their_hosts() -> None:
         ("no_host", {"hosts": [host(0)], "layers": [layer(0, groups=frozenset())]}),
         ("limit", {"hosts": [host(0)], "layers": [layer(0)], "limits": caps(jobs={"job0": (99, 0)})}),
         ("limit", {"hosts": [host(0)], "layers": [layer(0)], "limits": caps(folders={"folder": (99, 0)})}),
-        ("limit", {"hosts": [host(0)], "layers": [layer(0)], "limits": caps(shows={("show", "alloc"): Share(9, 9, 9)})}),
+        ("limit", {"hosts": [host(0)], "layers": [layer(0)], "limits": caps(shows={(SHOW, "alloc"): Share(9, 9, 9)})}),
         ("limit", {"hosts": [host(0)], "layers": [layer(0, gates=("job paused",))]}),
         ("no_host", {"hosts": [host(0)], "layers": [layer(0, groups=frozenset(), gates=("tags",))]}),
         (
@@ -79,7 +81,8 @@ def test_dispatch_caps_are_named() -> None:
     assert len(made.placements) == 2
     late = next((order for order in (0, 1) if made.waits[order].reason != "flowing"), None)
     assert late is None or why(made, late)["job_frame_dispatch_max"] == 1
-    made = run([host(0, cores=8)], [layer(0, waiting=9), layer(1, waiting=9)], knobs=Settings(host_frame_dispatch_max=1))
+    knobs = Settings(host_frame_dispatch_max=1)
+    made = run([host(0, cores=8)], [layer(0, waiting=9), layer(1, waiting=9)], knobs=knobs)
     assert len(made.placements) == 1
     blocked = 1 - made.placements[0].layer
     assert why(made, blocked)["host_frame_dispatch_max"] == 1

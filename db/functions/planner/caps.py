@@ -77,6 +77,14 @@ class Ledger:
                 self._seat_limits[pk_layer] = seat
         self.seats = Seats(per_host)
 
+    def most_frames(self, layer: Layer, allocs: Tuple[str, ...]) -> int:
+        """How many frames of the layer its caps allow at most, if hosts in `allocs` have room."""
+        if not self.allows(layer):
+            return 0
+        room = max((self.headroom(layer, pk_alloc) for pk_alloc in allocs), default=0)
+        frames = [self._frames[limit] for limit in self._frame_limits.get(layer.pk_layer, ())]
+        return min([room // max(layer.cores_min, 1), *frames])
+
     def seat_limits(self, layer: Layer) -> Tuple[str, ...]:
         """The layer's limits of type HOST."""
         return self._seat_limits.get(layer.pk_layer, ())

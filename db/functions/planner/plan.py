@@ -75,7 +75,7 @@ def plan(
             draws.booked()
     waits = Waits(placer, layers, weighed, out, late).all()
     made = Plan(placer.placements, waits, lost, late)
-    made = reserve(placer, made, out, seed)
+    made = reserve(placer, made, out, Ledger(caps), seed)
     return made._replace(stranded=stranded(placer, layers), warnings=warnings(hosts))
 
 

@@ -10,13 +10,15 @@ from random import Random
 from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
 from planner.backfill import fits_at, need
+from planner.caps import Ledger
 from planner.draw import weight
 from planner.model import Host, Layer, Plan, Reservation
 from planner.place import Placer
 from planner.size import fits_empty
-from planner.wait import CAPACITY, FLOWING, HELD, NO_FIT
+from planner.wait import CAPACITY, FLOWING, HELD, NO_FIT, NO_HOST
 
 WIDE = 0.5  # of the largest host that the layer may use; not a setting: less lets small frames flood the reservations
+DEBT_MAX = 2  # times the threshold
 BLOCKED = (CAPACITY, NO_FIT, HELD)
 GRANT_SEED = 0x9E3779B9  # so that grants draw numbers of their own
 
@@ -64,25 +66,29 @@ def bigger(size: Largest, host: Host) -> Largest:
     return max(size[0], host.cores), max(size[1], host.mem), max(size[2], host.gpus)
 
 
-def reserve(placer: Placer, made: Plan, out: Set[int], seed: int) -> Plan:
+def reserve(placer: Placer, made: Plan, out: Set[int], before: Ledger, seed: int) -> Plan:
     """The plan with reservations: what is released and granted, and the debts after this tick.
 
-    `out`: orders of the layers beyond the cut.
+    `out`: orders of the layers beyond the cut. `before`: the caps as they stood at the tick's start.
     """
     settings, holds = placer.settings, placer.holds
-    releases = list(holds.ended)
-    kept: Dict[int, List[int]] = {}  # order -> host indexes
-    for order, indexes in holds.by_owner.items():
-        # The surplus goes, least drained first.
-        drained = sorted(indexes, key=lambda index: (-placer.hosts[index].idle_cores, index))
-        stay = enough(placer, order, drained)
-        kept.update({order: stay} if stay else {})
-        releases.extend(placer.hosts[index].pk_host for index in drained[len(stay) :])
     debts: Dict[str, int] = {}
     asking: List[Layer] = []
     if settings.reservations_enabled:
-        debts, asking = owing(placer, made, out)
-    grants = grant(placer, asking, kept, seed)
+        debts, asking = owing(placer, made, out, before)
+    releases = list(holds.ended)
+    kept: Dict[int, List[int]] = {}  # order -> host indexes
+    for order, indexes in holds.by_owner.items():
+        layer = placer.layers[order]
+        wanted = frames_wanted(placer, order, before)
+        if not wanted and placer.waiting[order] and debts.get(layer.pk_layer, 0) > 0:
+            wanted = placer.waiting[order]  # its caps are full just now, not for long yet
+        # The surplus goes, least drained first.
+        drained = sorted(indexes, key=lambda index: (-placer.hosts[index].idle_cores, index))
+        stay = enough(placer, order, drained, wanted)
+        kept.update({order: stay} if stay else {})
+        releases.extend(placer.hosts[index].pk_host for index in drained[len(stay) :])
+    grants = grant(placer, asking, kept, before, seed)
     held = [(order, index) for order, indexes in kept.items() for index in indexes]
     return made._replace(
         grants=tuple(grants),
@@ -95,11 +101,13 @@ def reserve(placer: Placer, made: Plan, out: Set[int], seed: int) -> Plan:
     )
 
 
-def owing(placer: Placer, made: Plan, out: Set[int]) -> Tuple[Dict[str, int], List[Layer]]:
+def owing(placer: Placer, made: Plan, out: Set[int], before: Ledger) -> Tuple[Dict[str, int], List[Layer]]:
     """The debts (pk_layer -> ms) after this tick, and the layers that owe enough to ask.
 
-    A bucket that leaks: blocked time adds, time with bookings takes away as much; a layer that its caps stop keeps what
-    it owes, as does one beyond the cut, and one that left the candidates owes nothing. Only wide layers are counted.
+    A bucket that leaks: blocked time adds; time with bookings takes away as much, and so does time in which its caps
+    would not have let the layer start at all (what its caps had left at the tick's start counts, for others may take it
+    only because the layer had no host). A layer beyond the cut keeps what it owes; one that left the candidates owes
+    nothing. Only wide layers are counted, and a debt ends at twice the threshold: so long a hold outlives its use.
     """
     state = placer.state
     threshold = placer.settings.reservation_block_seconds * 1000
@@ -108,15 +116,22 @@ def owing(placer: Placer, made: Plan, out: Set[int]) -> Tuple[Dict[str, int], Li
     asking: List[Layer] = []
     for order, wait in made.waits.items():
         layer = placer.layers[order]
-        if wait.reason in BLOCKED and order not in out:
-            if widths.wide(layer):
-                debt = state.debts.get(layer.pk_layer, 0) + state.elapsed_ms
+        owed = state.debts.get(layer.pk_layer, 0) if state.debts else 0
+        if layer.gates or wait.reason == NO_HOST:
+            continue
+        if order in out:
+            keep(debts, layer, owed)
+        elif wait.reason == FLOWING:
+            if owed:
+                keep(debts, layer, owed - state.elapsed_ms)
+        elif widths.wide(layer):
+            if wait.reason in BLOCKED or frames_wanted(placer, order, before):
+                debt = min(owed + state.elapsed_ms, max(owed, DEBT_MAX * threshold))
                 if debt >= threshold:
                     asking.append(layer)
                 keep(debts, layer, debt)
-        elif state.debts and layer.pk_layer in state.debts and not layer.gates:
-            paid = state.elapsed_ms if wait.reason == FLOWING else 0
-            keep(debts, layer, state.debts[layer.pk_layer] - paid)
+            else:
+                keep(debts, layer, owed - state.elapsed_ms)
     return debts, asking
 
 
@@ -128,17 +143,12 @@ def keep(debts: Dict[str, int], layer: Layer, debt: int) -> None:
         debts.pop(layer.pk_layer, None)
 
 
-def frames_wanted(placer: Placer, order: int) -> int:
-    """Frames of the layer that wait and that its caps still allow."""
+def frames_wanted(placer: Placer, order: int, before: Ledger) -> int:
+    """Frames of the layer that wait and that its caps allowed at the tick's start."""
     layer = placer.layers[order]
-    frames = placer.waiting[order]
-    if not frames or not placer.ledger.allows(layer):
-        return 0
     parts = placer.sizes.variants.get(order) or [layer]
-    room = max(
-        (placer.ledger.headroom(layer, pk_alloc) for part in parts for pk_alloc in placer.allocs(part)), default=0
-    )
-    return min(frames, room // max(layer.cores_min, 1))
+    allocs = tuple(pk_alloc for part in parts for pk_alloc in placer.allocs(part))
+    return max(0, min(placer.waiting[order], before.most_frames(layer, allocs)))
 
 
 def frames_on(layer: Layer, host: Host) -> int:
@@ -153,9 +163,8 @@ def frames_on(layer: Layer, host: Host) -> int:
     return max(1, min(counts))
 
 
-def enough(placer: Placer, order: int, indexes: Iterable[int]) -> List[int]:
-    """The first of `indexes` that hold what the layer still wants to run."""
-    wanted = frames_wanted(placer, order)
+def enough(placer: Placer, order: int, indexes: Iterable[int], wanted: int) -> List[int]:
+    """The first of `indexes` (hosts) that hold `wanted` frames of the layer."""
     taken = []
     for index in indexes:
         if wanted <= 0:
@@ -167,7 +176,9 @@ def enough(placer: Placer, order: int, indexes: Iterable[int]) -> List[int]:
     return taken
 
 
-def grant(placer: Placer, asking: List[Layer], kept: Dict[int, List[int]], seed: int) -> List[Reservation]:
+def grant(
+    placer: Placer, asking: List[Layer], kept: Dict[int, List[int]], before: Ledger, seed: int
+) -> List[Reservation]:
     """New reservations, in the order of a lottery by priority; few layers at once, and never a whole class of hosts."""
     if not asking:
         return []
@@ -185,11 +196,12 @@ def grant(placer: Placer, asking: List[Layer], kept: Dict[int, List[int]], seed:
         # One host at least: where a single host fits, nothing else could ever let the layer in.
         most = max(1, int(settings.reservation_max_fraction * len(fitting))) if settings.reservation_max_fraction else 0
         room = most - sum(1 for host in fitting if host.index in held)
-        if room <= 0 or frames_wanted(placer, order) <= 0:
+        wanted = frames_wanted(placer, order, before)
+        if room <= 0 or not wanted:
             continue
         own = kept.get(order, [])
         targets = [host.index for host in soonest(placer, order, fitting) if host.index not in held]
-        for index in enough(placer, order, own + targets)[len(own) :][:room]:
+        for index in enough(placer, order, own + targets, wanted)[len(own) :][:room]:
             host = placer.hosts[index]
             part = placer.sizes.on(order, host) or layer
             cores = need(part, host).cores

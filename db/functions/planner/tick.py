@@ -198,7 +198,11 @@ def ready_wanted(known: State, knobs: Settings) -> Optional[List[str]]:
     if not knobs.reservations_enabled:
         return []
     due = knobs.reservation_block_seconds * 1000 - known.elapsed_ms
-    if any(blocked >= due for blocked in known.debts.values()):
+    owners = {held.pk_layer for held in known.reservations}
+    # Owners owe for as long as they wait: their further hosts are chosen by what is idle.
+    if len(owners) < knobs.reservation_max_grantees and any(
+        blocked >= due and pk_layer not in owners for pk_layer, blocked in known.debts.items()
+    ):
         return None
     return sorted({held.pk_host for held in known.reservations})
 
