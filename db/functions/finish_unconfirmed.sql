@@ -7,7 +7,6 @@
 -- report_completion instead.
 -- Locks: the tick's lock, procs in order of pk_proc, then as maestro.unbook. Errors: QM001 for an outcome that does not
 -- exist.
--- exist.
 create or replace function maestro.finish_unconfirmed(
     p_results jsonb,
     p_now timestamptz default now()
