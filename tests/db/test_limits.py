@@ -154,10 +154,10 @@ def test_a_limit_whose_reports_stopped_is_open_or_closed_as_it_says_and_is_named
     if policy:
         db.execute("insert into maestro.limit_policy values ('licence', %s)", [policy])
     usage(db, "licence", {"artist7": 2})
-    shift(db, 899)
+    shift(db, 880)
     assert tick(db)["committed"] == 0
     assert tick(db)["warnings"] == []
-    shift(db, 2)
+    shift(db, 21)
     done = tick(db)
     assert done["committed"] == committed
     assert [warning["what"] for warning in done["warnings"]] == ["limit licence"]
