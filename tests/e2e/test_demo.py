@@ -42,7 +42,7 @@ def test_a_demo_that_is_ended_leaves_no_process_behind(start_demo: Start, number
     demo = start_demo(200)
     wait_for("frames to run", lambda: len(demo.pictures) >= 1)
     demo.process.send_signal(number)
-    _, err = demo.process.communicate(timeout=60)
+    _, err = demo.process.communicate(timeout=180)
     if number == signal.SIGKILL:
         wait_for("the farm to notice", lambda: not processes.marked(demo.directory), 30)
         return

@@ -53,6 +53,7 @@ def test_a_tick_that_books_notifies_once_and_reports_and_completions_never(db: D
     for number in range(4):
         add_host(db, f"h{number}", cores=16)
     add_job(db, "j", {"a": 40, "b": 20})
+    db.execute("update maestro.setting set value = '0' where name = 'layer_host_max_frac'")
     with psycopg.connect(dsn, autocommit=True) as listener:
         listener.execute("listen maestro_launch")
         listener.execute("listen maestro_order")

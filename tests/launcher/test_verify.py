@@ -74,7 +74,6 @@ async def test_many_bookings_of_silent_hosts_do_not_hold_up_one_that_can_be_aske
 ) -> None:
     monkeypatch.setattr("launcher.verify.BATCH", 40)
     await farm.start(hosts=10, cores=16)
-    farm.set("layer_host_max_frac", 0)  # one layer fills every host
     await _launch(farm, 160)
     for number in range(1, 10):
         farm.fake.host(f"h{number}").fault = Fault.DEAD
