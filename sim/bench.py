@@ -27,7 +27,10 @@ FULL = "bench_full"
 RUN = "bench_run"
 STEADY_FRAMES = 221_000  # at scale 1: about 19,000 of them run, the others wait
 ENDED_A_ROUND = 500
-PHASES = ("drain", "sweep", "snapshot", "group", "rank", "place", "reserve", "commit", "publish", "total")
+PHASES = (
+    "settings", "drain", "sweep", "drift", "snapshot", "group", "rank", "state", "place", "reserve", "commit",
+    "publish", "total",
+)  # fmt: skip
 
 Advance = Callable[[], None]
 
