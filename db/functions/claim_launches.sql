@@ -8,6 +8,8 @@
 create or replace function maestro.claim_launches(p_launcher_id bigint, p_max integer) returns jsonb
 language plpgsql volatile security definer
 set search_path = pg_catalog, public, pg_temp
+-- A plan kept from an empty outbox would loop over a full one.
+set plan_cache_mode = force_custom_plan
 -- A few hundred rows are joined by their keys; the tables are large and their statistics lag behind.
 set enable_hashjoin = off
 set enable_mergejoin = off
