@@ -87,7 +87,7 @@ async def test_a_bad_completion_is_refused_and_the_others_of_its_batch_are_store
     assert isinstance(answers[1], grpc.aio.AioRpcError)
     assert answers[1].code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "nobody-knows-me" in (answers[1].details() or "")
-    assert farm.one("select array_agg(pk_proc order by 1) from maestro.completion") == ["proc-1", "proc-2"]
+    assert farm.one("select array_agg(pk_proc order by pk_proc) from maestro.completion") == ["proc-1", "proc-2"]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ async def test_a_spooled_report_that_is_refused_holds_up_no_other(farm: Farm) ->
     left.close()
     async with reporting(farm):
         await farm.until(lambda: farm.one("select count(*) from maestro.completion") == 2)
-    assert farm.one("select array_agg(pk_proc order by 1) from maestro.completion") == ["proc-1", "proc-3"]
+    assert farm.one("select array_agg(pk_proc order by pk_proc) from maestro.completion") == ["proc-1", "proc-3"]
 
 
 async def test_with_database_and_disk_both_away_rqd_is_told_to_come_again(
