@@ -1,5 +1,6 @@
 -- drain_leaks: drains hosts whose memory leaks (watch_leaks), before the kernel kills their frames. Part of the sweep.
--- A host that is drained or locked already is left as it is. Each is written to maestro.fault.
+-- A host that is drained or locked already is left as it is. Each is written to maestro.fault. host_leak is only read:
+-- its rows are the reports' (watch_leaks), which never wait for a tick.
 -- Locks: as drain_host, in order of pk_host. Result: hosts drained.
 create or replace function maestro.drain_leaks(p_now timestamptz) returns integer
 language plpgsql
@@ -25,8 +26,6 @@ begin
         values (p_now, 'memory leak', jsonb_build_object(
             'pk_host', v_host.pk_host, 'host', v_host.str_name, 'leaked_kib', v_host.leaked_kib
         ));
-        -- What it reports after its restart counts anew.
-        delete from maestro.host_leak as l where l.pk_host = v_host.pk_host;
         v_count := v_count + 1;
     end loop;
     return v_count;

@@ -9,7 +9,8 @@
 -- Frames within their reservation are never killed for it.
 -- Else far over: rss is at least (1 + t) times the reservation, or its peak (1 + 2t) times and rss 0.9 of the peak; t
 -- is oom_frame_overboard_allowed_threshold, below 0 it is off.
--- Locks: the new rows. Result: the procs that are to die.
+-- Locks: lock_orders, without waiting: nobody is killed while a tick or a person orders kills; then the new rows.
+-- Result: the procs that are to die.
 create or replace function maestro.kill_for_memory(
     p_hosts maestro.host_report [], p_runs maestro.run_report [], p_now timestamptz
 ) returns text []
@@ -29,6 +30,9 @@ declare
     v_victims_max constant integer := 5;
     v_procs text [];
 begin
+    if not maestro.lock_orders(false) then
+        return '{}';
+    end if;
     with needy as (
         select
             r.name,

@@ -5,7 +5,8 @@
 --   the frame is booked elsewhere
 --   the layer's timeout, or its timeout without a log line, has passed
 --   no booking at all, once the run is older than frame_verification_grace_seconds (or of unknown age)
--- An order that stands is not written twice. Locks: the new rows. Result: orders written.
+-- An order that stands is not written twice. Locks: lock_orders, without waiting: nothing is ordered while a tick or
+-- a person orders kills; then the new rows. Result: orders written.
 create or replace function maestro.order_kills(p_runs maestro.run_report [], p_now timestamptz) returns integer
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
@@ -21,6 +22,9 @@ declare
     );
     v_orders integer;
 begin
+    if not maestro.lock_orders(false) then
+        return 0;
+    end if;
     insert into maestro.host_order (kind, pk_host, pk_proc, pk_frame, reason)
     select 'kill', k.pk_host, k.pk_proc, k.pk_frame, k.reason
     from (

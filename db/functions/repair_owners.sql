@@ -1,6 +1,6 @@
 -- repair_owners: writes the counters of p_wrong (each 'table id', as owner_drift names them) as the procs say.
--- Called by repair_drift. Locks subscription, layer_resource, job_resource, folder_resource, point and limit_usage rows
--- in this order, sorted by key; what is right is asked again under the locks.
+-- Called by repair_drift. Locks subscription, layer_resource, job_resource, folder_resource, point, limit_record and
+-- limit_usage rows in this order, sorted by key; what is right is asked again under the locks.
 -- A cap below what runs must not refuse the truth: a row's cap moves up with the counter and back after it, since the
 -- tables' guards look at counters that grow under an unchanged cap alone.
 -- Result: rows repaired, each of them a row of maestro.fault.
@@ -28,6 +28,8 @@ begin
     perform from folder_resource where v_ids -> 'folder_resource' ? pk_folder_resource
     order by pk_folder_resource for no key update;
     perform from point where v_ids -> 'point' ? pk_point order by pk_point for no key update;
+    -- In the order of report_limit_usage, which holds the limit when it wants its usage.
+    perform from limit_record where v_ids -> 'limit_usage' ? pk_limit_record order by pk_limit_record for no key update;
     perform from limit_usage where v_ids -> 'limit_usage' ? pk_limit_record order by pk_limit_record for no key update;
 
     select jsonb_agg(to_jsonb(d)) into v_right from maestro.owner_drift() as d where v_ids -> d.what ? d.id;

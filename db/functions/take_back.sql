@@ -2,7 +2,7 @@
 -- booked until the run's completion arrives or the host shows that it is gone, so that no frame ever runs twice.
 -- A launch that no launcher has taken yet is undone at once instead.
 -- Called by the verbs under take_tick_lock, after wishes were written. Locks: launch rows with skip locked (a launcher
--- that holds one may wait for the tick's lock), then as unbook. Result: runs that are being killed.
+-- that holds one may wait for the tick's lock), then as unbook, then lock_orders. Result: runs that are being killed.
 create or replace function maestro.take_back(p_procs text [], p_reason text, p_now timestamptz) returns integer
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
@@ -23,6 +23,7 @@ begin
     select array_agg(u.pk_proc) into v_unsent from undone as u;
     perform maestro.unbook(v_unsent, 299, p_now);
 
+    perform maestro.lock_orders(true);
     insert into maestro.host_order (kind, pk_host, pk_proc, pk_frame, reason)
     select 'kill', p.pk_host, p.pk_proc, p.pk_frame, p_reason
     from proc as p

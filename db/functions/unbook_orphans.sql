@@ -1,5 +1,5 @@
 -- unbook_orphans: unbooks procs of hosts that live but do not run them (301), and has them killed should they run yet.
--- Called by the sweep. Each is written to maestro.fault. Locks as unbook. Result: procs released.
+-- Called by the sweep. Each is written to maestro.fault. Locks: lock_orders, then as unbook. Result: procs released.
 create or replace function maestro.unbook_orphans(p_procs text [], p_reason text, p_now timestamptz) returns integer
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
@@ -8,6 +8,7 @@ begin
     if coalesce(cardinality(p_procs), 0) = 0 then
         return 0;
     end if;
+    perform maestro.lock_orders(true);
     insert into maestro.host_order (kind, pk_host, pk_proc, pk_frame, reason)
     select 'kill', p.pk_host, p.pk_proc, p.pk_frame, 'orphan: ' || p_reason
     from proc as p where p.pk_proc = any(p_procs) and p.pk_frame is not null
