@@ -150,13 +150,20 @@ def test_holds_are_firm_against_higher_priorities_that_ask() -> None:
         layer(0, cores=64, pk_layer="another"),
         layer(0, cores=64, groups=frozenset({7})),
         layer(0, cores=65),
+        layer(0, cores=31, priority=1),
     ],
-    ids=["paused", "re-prioritised", "gone", "moved", "too wide now"],
+    ids=["paused", "re-prioritised", "gone", "moved", "too wide now", "wide no more"],
 )
 def test_an_owner_that_changed_releases_its_host_in_the_next_tick(owner: Layer) -> None:
     made = run(busy_hosts(1), [owner, layer(1, waiting=9)], state=State(now_s=1000.0, reservations=(held(0, 0),)))
     assert made.releases == ("host0",)
     assert by_host(made, 1) == {0: 4}
+
+
+def test_an_owner_that_is_narrow_beside_a_larger_host_gives_its_host_back() -> None:
+    state = State(now_s=1000.0, reservations=(held(0, 0),))
+    assert not run(busy_hosts(1), [layer(0, cores=32)], state=state).releases
+    assert run([*busy_hosts(1), host(1, cores=65, idle=0)], [layer(0, cores=32)], state=state).releases == ("host0",)
 
 
 def test_an_owner_at_its_caps_releases_its_hosts_once_it_owes_nothing() -> None:

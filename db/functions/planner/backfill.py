@@ -6,11 +6,12 @@ owner can start: never while the host still lacks the owner's cores, and never a
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from planner.model import Ask, Busy, Host, Layer, Reservation, Settings, State
 from planner.size import fits_empty
 from planner.sizing import Sizes
+from planner.width import Widths
 
 
 def need(layer: Layer, host: Host) -> Ask:
@@ -53,19 +54,25 @@ class Holds:
         self.by_owner: Dict[int, List[int]] = {}  # order -> indexes of its hosts
         self.open: List[int] = []  # hosts that take backfill
         self.ended: List[str] = []  # pk_host of reservations that do not stand any more
+        self.widths: Optional[Widths] = None  # once it was needed
         self._run_seconds = state.run_seconds
         self._now_s = state.now_s
         if not state.reservations:
             return
         orders = {layer.pk_layer: layer.order for layer in sizes.layers}
         indexes = {host.pk_host: host.index for host in hosts}
+        self.widths = Widths(hosts)
         for held in state.reservations:
             index, order = indexes.get(held.pk_host), orders.get(held.pk_layer)
             layer = sizes.on(order, hosts[index]) if index is not None and order is not None else None
-            if index is None or layer is None or not self._stands(held, layer, hosts[index], settings):
+            if (
+                index is not None and order is not None and layer is not None
+                and self._stands(held, layer, hosts[index], settings)
+                and self.widths.wide(sizes.layers[order])  # by the size that grants are made by
+            ):  # fmt: skip
+                self._keep(hosts[index], layer, settings, state)
+            else:
                 self.ended.append(held.pk_host)
-                continue
-            self._keep(hosts[index], layer, settings, state)
 
     @staticmethod
     def _stands(held: Reservation, layer: Layer, host: Host, settings: Settings) -> bool:

@@ -7,7 +7,7 @@ from the next tick on. Holds are firm: only their owner's own demand, or its lea
 from __future__ import annotations
 
 from random import Random
-from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
+from typing import Dict, Iterable, List, Set, Tuple
 
 from planner.backfill import fits_at, need
 from planner.caps import Ledger
@@ -16,55 +16,11 @@ from planner.model import Host, Layer, Plan, Reservation
 from planner.place import Placer
 from planner.size import fits_empty
 from planner.wait import CAPACITY, FLOWING, HELD, NO_FIT, NO_HOST
+from planner.width import Widths
 
-WIDE = 0.5  # of the largest host that the layer may use; not a setting: less lets small frames flood the reservations
 DEBT_MAX = 2  # times the threshold
 BLOCKED = (CAPACITY, NO_FIT, HELD)
 GRANT_SEED = 0x9E3779B9  # so that grants draw numbers of their own
-
-Largest = Tuple[int, int, int]  # cores, memory, gpus
-
-
-class Widths:
-    """Tells which layers are wide; the largest host is found once for layers of equal hosts."""
-
-    def __init__(self, placer: Placer) -> None:
-        self._placer = placer
-        self._by_group: Dict[int, Largest] = {}
-        for host in placer.hosts:
-            self._by_group[host.group] = bigger(self._by_group.get(host.group, (0, 0, 0)), host)
-        self._largest: Dict[Tuple[FrozenSet[int], Optional[FrozenSet[int]]], Largest] = {}
-        # What is below this is wide nowhere.
-        self._cores = WIDE * min((size[0] for size in self._by_group.values()), default=0)
-        self._mem = WIDE * min((size[1] for size in self._by_group.values()), default=0)
-
-    def wide(self, layer: Layer) -> bool:
-        """Whether one frame takes half of the largest host's cores, memory or (two and more) gpus."""
-        if 0 < layer.cores_min < self._cores and layer.mem_min < self._mem and layer.gpus_min < 2:
-            return False
-        key = (layer.groups, layer.pinned)
-        largest = self._largest.get(key)
-        if largest is None:
-            of_groups = [self._by_group[group] for group in layer.groups if group in self._by_group]
-            largest = (
-                max((size[0] for size in of_groups), default=0),
-                max((size[1] for size in of_groups), default=0),
-                max((size[2] for size in of_groups), default=0),
-            )
-            for index in layer.pinned or ():
-                largest = bigger(largest, self._placer.hosts[index])
-            self._largest[key] = largest
-        return (
-            layer.cores_min <= 0
-            or layer.cores_min >= WIDE * largest[0]
-            or layer.mem_min >= WIDE * largest[1]
-            or (layer.gpus_min > 1 and layer.gpus_min >= WIDE * largest[2])
-        )
-
-
-def bigger(size: Largest, host: Host) -> Largest:
-    return max(size[0], host.cores), max(size[1], host.mem), max(size[2], host.gpus)
-
 
 def reserve(placer: Placer, made: Plan, out: Set[int], before: Ledger, seed: int) -> Plan:
     """The plan with reservations: what is released and granted, and the debts after this tick.
@@ -111,7 +67,7 @@ def owing(placer: Placer, made: Plan, out: Set[int], before: Ledger) -> Tuple[Di
     """
     state = placer.state
     threshold = placer.settings.reservation_block_seconds * 1000
-    widths = Widths(placer)
+    widths = placer.holds.widths or Widths(placer.hosts)
     debts: Dict[str, int] = {}
     asking: List[Layer] = []
     for order, wait in made.waits.items():
