@@ -75,7 +75,7 @@ class Daemon:
                 await asyncio.gather(*last)
         finally:
             watchdog.stop()
-            await state.rqds.close()
+            state.rqds.close()
 
     def _on_drain(self) -> None:
         if not self.state.draining.is_set():

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-from collections.abc import Awaitable, Callable
+import ssl
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-import grpc
 import psycopg
-from opencue_proto import report_pb2, report_pb2_grpc
+from google.protobuf.message import DecodeError
+from opencue_proto import report_pb2
 
 from db.errors import MaestroError
 from launcher import log, reports
@@ -26,14 +26,14 @@ from launcher.db import Backoff, DatabaseAway, Link, Refused, away
 from launcher.reports import BadReport
 from launcher.spool import Spool
 from launcher.state import State, first_of
+from launcher.wire import Call, CallError, Code, Server
 
 COMPLETIONS_A_CALL = 1000
 HOSTS_A_CALL = 100
 # Reports that come this close together are written in one call. RQD waits, so it is short.
 GATHER_S = 0.005
 STOP_GRACE_S = 5.0
-
-Code = grpc.StatusCode
+_SERVICE = "/report.RqdReportInterface/"
 
 
 class NotNow(Exception):
@@ -76,28 +76,29 @@ class Intake:
 
     # What RQD calls
 
-    async def take_completion(self, report: dict[str, Any], size: int) -> None:
-        """Returns when durable. Raises NotNow, or Refused when the database will never take it. `size` in bytes."""
+    def take_completion(self, report: dict[str, Any], size: int) -> asyncio.Future[None]:
+        """Done when durable; fails with NotNow, or Refused when the database will never take it. `size` in bytes."""
         if len(self._completions) >= self._state.config.reports_max or self._is_full(size):
             raise NotNow("too many completions wait for the database")
         waiting = Waiting(report, size)
         self._completions.append(waiting)
         self._have_completions.set()
-        await self._answered(waiting)
+        return self._counted(waiting)
 
     def _is_full(self, size: int) -> bool:
         """Whether reports of this size more would take more room than they may. One alone always has room."""
         return self._bytes > 0 and self._bytes + size > self._state.config.reports_max_mb * 1024 * 1024
 
-    async def _answered(self, waiting: Waiting) -> None:
+    def _counted(self, waiting: Waiting) -> asyncio.Future[None]:
         self._bytes += waiting.size
-        try:
-            await waiting.future
-        finally:
-            self._bytes -= waiting.size
+        waiting.future.add_done_callback(partial(self._gone, waiting.size))
+        return waiting.future
 
-    async def take_host(self, kind: str, report: dict[str, Any], size: int) -> None:
-        """Returns when stored, or when a newer report of the host has taken its place. Raises NotNow or Refused."""
+    def _gone(self, size: int, future: asyncio.Future[None]) -> None:
+        self._bytes -= size
+
+    def take_host(self, kind: str, report: dict[str, Any], size: int) -> asyncio.Future[None]:
+        """Done when stored, or when a newer report of the host has taken its place; fails with NotNow or Refused."""
         queue = self._hosts[kind]
         name = report["host"]["name"]
         older = queue.pop(name, None)
@@ -107,7 +108,7 @@ class Intake:
             raise NotNow("too many host reports wait for the database")
         queue[name] = waiting = Waiting(report, size)
         self._have_hosts.set()
-        await self._answered(waiting)
+        return self._counted(waiting)
 
     # Completions into the database
 
@@ -265,16 +266,10 @@ class Intake:
     async def run(self, listening: asyncio.Event | None = None) -> None:
         state = self._state
         await asyncio.to_thread(self._spool.open)
-        server = grpc.aio.server(
-            options=[
-                ("grpc.max_receive_message_length", state.config.message_max_bytes),
-                ("grpc.keepalive_permit_without_calls", 1),
-            ]
-        )
-        report_pb2_grpc.add_RqdReportInterfaceServicer_to_server(_Servicer(self), server)
+        server = Server(_Service(self).take, state.config.message_max_bytes)
         try:
-            self.port = _listen(server, state.config)
-            await server.start()
+            await _listen(server, state.config)
+            self.port = server.port
             log.info("intake", address=state.config.intake, port=self.port, tls=bool(state.config.intake_cert))
             if listening is not None:
                 listening.set()
@@ -286,84 +281,104 @@ class Intake:
                 await server.stop(STOP_GRACE_S)
                 self._stopping.set()
         finally:
-            await server.stop(0)
+            await server.stop()
             self._spool.close()
             await self._completion_link.close()
             await self._status_link.close()
 
 
-def _listen(server: Any, config: Config) -> int:
-    """Open the port, with TLS where a certificate is given. Raises MaestroError for files that are no use."""
-    if not config.intake_cert:
-        return int(server.add_insecure_port(config.intake))
+async def _listen(server: Server, config: Config) -> None:
+    """Open the port, with TLS where a certificate is given. Raises MaestroError for what cannot be used."""
+    context = _tls(config) if config.intake_cert else None
     try:
-        key, chain = Path(config.intake_key).read_bytes(), Path(config.intake_cert).read_bytes()
-        authorities = Path(config.intake_client_ca).read_bytes() if config.intake_client_ca else None
+        await server.start(config.intake, context)
     except OSError as error:
-        raise MaestroError(f"cannot read {error.filename}: {error.strerror}") from None
+        raise MaestroError(f"intake cannot listen at {config.intake}: {error}") from None
+
+
+def _tls(config: Config) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        credentials = grpc.ssl_server_credentials([(key, chain)], authorities, require_client_auth=bool(authorities))
-        return int(server.add_secure_port(config.intake, credentials))
-    except RuntimeError as error:
+        for path in filter(None, (config.intake_key, config.intake_cert, config.intake_client_ca)):
+            Path(path).read_bytes()
+        context.load_cert_chain(config.intake_cert, config.intake_key, password="")
+        if config.intake_client_ca:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(config.intake_client_ca)
+    except ssl.SSLError as error:
         raise MaestroError(
             f"intake cannot serve TLS at {config.intake} with {config.intake_cert} and {config.intake_key}: {error}"
         ) from None
+    except OSError as error:
+        raise MaestroError(f"cannot read {error.filename}: {error.strerror}") from None
+    return context
 
 
-def is_welcome(peer: str, allowed: list[Network]) -> bool:
-    """Whether gRPC's name of a peer ("ipv4:10.0.0.1:4711", "ipv6:%5B::1%5D:4711") lies in an allowed network."""
-    kind, _, rest = unquote(peer).partition(":")
-    if not allowed or kind == "unix":
+def is_welcome(address: str, allowed: list[Network]) -> bool:
+    """Whether a caller's address lies in an allowed network; none named allows all."""
+    if not allowed:
         return True
     try:
-        address = ipaddress.ip_address(rest.rpartition(":")[0].strip("[]"))
+        found = ipaddress.ip_address(address)
     except ValueError:
         return False
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped
-    return any(address in network for network in allowed)
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped:
+        found = found.ipv4_mapped
+    return any(found in network for network in allowed)
 
 
-Handle = Callable[[], Awaitable[None]]
-
-
-class _Servicer(report_pb2_grpc.RqdReportInterfaceServicer):  # type: ignore[misc]
+class _Service:
     """The border to gRPC: messages in, statuses out."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
         self._allowed = networks(intake.config.intake_networks)
+        self._methods = {
+            _SERVICE + "ReportRqdStartup": ("startup", self._startup),
+            _SERVICE + "ReportStatus": ("status", self._status),
+            _SERVICE + "ReportRunningFrameCompletion": ("completion", self._completion),
+        }
 
-    async def _answer(self, context: Any, kind: str, take: Handle) -> None:
-        if not is_welcome(context.peer(), self._allowed):
-            log.warning("report from outside the networks allowed", kind=kind, peer=context.peer())
-            await context.abort(Code.PERMISSION_DENIED, "this launcher takes no reports from your network")
+    def take(self, call: Call) -> None:
+        """A report from RQD; answered once it is stored."""
+        if call.path not in self._methods:
+            raise CallError(Code.UNIMPLEMENTED, f"no method {call.path}")
+        kind, take = self._methods[call.path]
+        if not is_welcome(call.address, self._allowed):
+            log.warning("report from outside the networks allowed", kind=kind, peer=call.address)
+            raise CallError(Code.PERMISSION_DENIED, "this launcher takes no reports from your network")
         try:
-            await take()
-        except (BadReport, Refused) as error:
-            log.warning("report refused", kind=kind, peer=context.peer(), error=error)
-            await context.abort(Code.INVALID_ARGUMENT, str(error))
+            take(call.message).add_done_callback(partial(self._answer, call, kind))
+        except (BadReport, DecodeError) as error:
+            call.reply(self._refusal(call, kind, error))
         except NotNow as error:
-            await context.abort(Code.UNAVAILABLE, str(error))
+            call.reply(CallError(Code.UNAVAILABLE, str(error)))
 
-    async def ReportRqdStartup(self, request: Any, context: Any) -> Any:
-        await self._answer(context, "startup", lambda: self._host("startup", request.boot_report))
-        return report_pb2.RqdReportRqdStartupResponse()
+    def _answer(self, call: Call, kind: str, stored: asyncio.Future[None]) -> None:
+        match stored.exception():
+            case None:
+                call.reply(b"")  # each answer is a message without fields
+            case Refused() as error:
+                call.reply(self._refusal(call, kind, error))
+            case error:
+                call.reply(CallError(Code.UNAVAILABLE, str(error)))
 
-    async def ReportStatus(self, request: Any, context: Any) -> Any:
-        await self._answer(context, "status", lambda: self._host("status", request.host_report))
-        return report_pb2.RqdReportStatusResponse()
+    @staticmethod
+    def _refusal(call: Call, kind: str, error: Exception) -> CallError:
+        log.warning("report refused", kind=kind, peer=call.address, error=error)
+        return CallError(Code.INVALID_ARGUMENT, str(error))
 
-    async def ReportRunningFrameCompletion(self, request: Any, context: Any) -> Any:
-        await self._answer(context, "completion", lambda: self._completion(request.frame_complete_report))
-        return report_pb2.RqdReportRunningFrameCompletionResponse()
+    def _startup(self, data: bytes) -> asyncio.Future[None]:
+        message = report_pb2.RqdReportRqdStartupRequest.FromString(data)
+        return self._intake.take_host("startup", reports.startup(message.boot_report), len(data))
 
-    async def _host(self, kind: str, message: Any) -> None:
-        report = reports.startup(message) if kind == "startup" else reports.status(message)
-        await self._intake.take_host(kind, report, message.ByteSize())
+    def _status(self, data: bytes) -> asyncio.Future[None]:
+        message = report_pb2.RqdReportStatusRequest.FromString(data)
+        return self._intake.take_host("status", reports.status(message.host_report), len(data))
 
-    async def _completion(self, message: Any) -> None:
-        await self._intake.take_completion(reports.completion(message), message.ByteSize())
+    def _completion(self, data: bytes) -> asyncio.Future[None]:
+        message = report_pb2.RqdReportRunningFrameCompletionRequest.FromString(data)
+        return self._intake.take_completion(reports.completion(message.frame_complete_report), len(data))
 
 
 def _is_data_error(error: psycopg.Error) -> bool:

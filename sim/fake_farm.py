@@ -35,8 +35,8 @@ from typing import Any
 import grpc
 from opencue_proto import host_pb2, report_pb2, rqd_pb2
 
+from launcher import wire
 from launcher.rqd import HOST_KEY
-from sim import wire
 from sim.fake_rqd import KIB_PER_GIB, Exit, FakeHost, FakeRqd, Fault
 from sim.farm import FRAME_CLASSES
 
@@ -133,7 +133,7 @@ class FakeFarm(FakeRqd):
     def __init__(self, intake: str, behaviour: Behaviour, log: Path | None = None) -> None:
         super().__init__(intake=intake)
         self._wire = wire.Server(self._serve)
-        self._caller = wire.Caller(intake)
+        self._caller = wire.Channel(intake)
         self.behaviour = behaviour
         self.totals = Totals()
         self.where: dict[str, Run] = {}  # frame id -> the run that was started last
@@ -155,10 +155,9 @@ class FakeFarm(FakeRqd):
 
     async def start(self, address: str = "127.0.0.1:0") -> str:
         """Serve; returns the target to dial."""
-        host, _, port = address.rpartition(":")
-        await self._wire.start(host, int(port))
+        await self._wire.start(address)
         self.port = self._wire.port
-        return f"{host}:{self.port}"
+        return f"{address.rpartition(':')[0]}:{self.port}"
 
     async def stop(self) -> None:
         for task in list(self._tasks):
@@ -167,30 +166,27 @@ class FakeFarm(FakeRqd):
         await self._wire.stop()
         self._caller.close()
 
-    def _serve(self, headers: dict[str, str], message: bytes, reply: wire.Reply) -> None:
+    def _serve(self, call: wire.Call) -> None:
         """A call from a launcher. A plain launch is answered here and now: most calls are one."""
-        path = headers.get(":path", "")
-        name = headers.get(HOST_KEY, "")
-        if path == LAUNCH:
-            host = self.host(name)
-            frame = rqd_pb2.RqdStaticLaunchFrameRequest.FromString(message).run_frame
+        if call.path == LAUNCH:
+            host = self.host(call.header(HOST_KEY))
+            frame = rqd_pb2.RqdStaticLaunchFrameRequest.FromString(call.message).run_frame
             if host.fault is Fault.NONE and not host.restarting and frame.frame_id not in host.running:
                 self.begin(host, frame)
-                reply(TAKEN)
+                call.reply(TAKEN)
                 return
-        if path not in REQUESTS:
-            reply(wire.CallError(grpc.StatusCode.UNIMPLEMENTED, f"Method not found: {path}"))
-            return
-        self._spawn(self._answer(path, name, message, reply))
+        if call.path not in REQUESTS:
+            raise wire.CallError(grpc.StatusCode.UNIMPLEMENTED, f"Method not found: {call.path}")
+        self._spawn(self._answer(call))
 
-    async def _answer(self, path: str, host: str, message: bytes, reply: wire.Reply) -> None:
-        method, request = REQUESTS[path]
+    async def _answer(self, call: wire.Call) -> None:
+        method, request = REQUESTS[call.path]
         try:
-            answer = await getattr(self, method)(request.FromString(message), Context(host))
+            answer = await getattr(self, method)(request.FromString(call.message), Context(call.header(HOST_KEY)))
         except wire.CallError as error:
-            reply(error)
+            call.reply(error)
         else:
-            reply(answer.SerializeToString())
+            call.reply(answer.SerializeToString())
 
     async def report_startup(self, host_name: str) -> None:
         host = self.host(host_name)
@@ -204,7 +200,7 @@ class FakeFarm(FakeRqd):
 
     def report_to(self, intake: str) -> None:
         self._caller.close()
-        self._caller = wire.Caller(intake)
+        self._caller = wire.Channel(intake)
 
     # Frames
 
@@ -309,11 +305,12 @@ class FakeFarm(FakeRqd):
             return
         message = self._completion(run, ending)
         late = behaviour.late_s if luck < behaviour.lost + behaviour.late else 0.0
-        client = self._caller.ready()
+        client = self._caller.client
         if late or client is None or run.host.fault is not Fault.NONE:
             self._spawn(self._report(run.host, message, late, counted=True))
         else:
-            client.call(COMPLETION, message).add_done_callback(lambda done: self._reported(run.host, message, done))
+            sent = client.call(COMPLETION, message).future
+            sent.add_done_callback(lambda done: self._reported(run.host, message, done))
         if random.random() < behaviour.repeat:
             self._spawn(self._report(run.host, message, late + behaviour.late_s, counted=False))
 

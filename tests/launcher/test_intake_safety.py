@@ -25,15 +25,15 @@ Code = grpc.StatusCode
 @pytest.mark.parametrize(
     ("peer", "allowed", "welcome"),
     [
-        ("ipv4:10.1.2.3:4711", "", True),
-        ("ipv4:10.1.2.3:4711", "10.1.0.0/16", True),
-        ("ipv4:10.2.2.3:4711", "10.1.0.0/16, 127.0.0.1", False),
-        ("ipv4:127.0.0.1:4711", "10.1.0.0/16, 127.0.0.1", True),
-        ("ipv6:%5B::1%5D:4711", "::1", True),
-        ("ipv6:[fd00::7]:4711", "fd00::/8", True),
-        ("ipv6:[fe80::7%25eth0]:4711", "fd00::/8", False),
-        ("ipv6:[::ffff:10.1.2.3]:4711", "10.1.0.0/16", True),
-        ("nonsense", "10.1.0.0/16", False),
+        ("10.1.2.3", "", True),
+        ("10.1.2.3", "10.1.0.0/16", True),
+        ("10.2.2.3", "10.1.0.0/16, 127.0.0.1", False),
+        ("127.0.0.1", "10.1.0.0/16, 127.0.0.1", True),
+        ("::1", "::1", True),
+        ("fd00::7", "fd00::/8", True),
+        ("fe80::7%eth0", "fd00::/8", False),
+        ("::ffff:10.1.2.3", "10.1.0.0/16", True),
+        ("", "10.1.0.0/16", False),
     ],
 )
 def test_a_peer_is_welcome_from_the_networks_allowed(peer: str, allowed: str, welcome: bool) -> None:
