@@ -2,7 +2,9 @@
 -- The tick's phase 8; called inside the tick's transaction, for the whole plan or, after an error, for parts of it.
 --
 -- p_layers, p_hosts: keys. p_slot_*: parallel arrays, one entry a frame to book in draw order: positions (from 1) in
--- p_layers and p_hosts, and what the frame reserves there (core points, KiB, gpus, KiB).
+-- p_layers and p_hosts, and what the frame reserves there (core points, KiB, gpus, KiB). A layer with frames that ask
+-- for memory of their own (frame_memory) stands once more in p_layers for each such ask; p_asks says which, KiB, by
+-- position in p_layers: 0 for the layer's other frames. So no frame ever runs with less than it asks for.
 -- Result: {"committed": n, "dropped": {reason: n}, "lost": [slot numbers from 1]}; committed + dropped = slots.
 -- A dropped slot's frame stays WAITING, untouched. Dropped are: slots of hosts that changed, of layers that may not
 -- start any more (paused, start-after), slots that limits have no room for, and those whose frame somebody else holds.
@@ -20,7 +22,8 @@ create or replace function maestro.commit_plan(
     p_slot_cores integer [],
     p_slot_mem bigint [],
     p_slot_gpus integer [],
-    p_slot_gpu_mem bigint []
+    p_slot_gpu_mem bigint [],
+    p_asks bigint [] default null
 ) returns jsonb
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
@@ -39,6 +42,9 @@ declare
     v_layer_show text [];
     -- Keys of one batch share their first part: they arrive at the index in order, at its right edge.
     v_key constant text := left(gen_random_uuid()::text, 24);
+    v_asks constant boolean := exists (select from maestro.frame_memory);
+    v_asks_since constant timestamptz
+        := p_now - make_interval(hours => maestro.setting('frame_memory_hours')::integer);
     v_full integer [];
     v_shut integer [];
     v_over integer [];
@@ -114,8 +120,19 @@ begin
         where s.host <> all(v_full) and s.layer <> all(v_shut) and s.number <> all(v_over)
     ),
     wanted as materialized (
-        select w.layer, l.pk_layer, l.pk_show, w.frames, coalesce(m.first_order, -1) as first_order
-        from (select s.layer, count(*) as frames from slot as s group by s.layer) as w
+        select
+            w.layer, l.pk_layer, l.pk_show, w.frames, coalesce(m.first_order, -1) as first_order, w.ask,
+            case when v_asks then array(
+                select k.pk_frame
+                from maestro.frame_memory as k
+                join layer as y on y.pk_layer = k.pk_layer
+                where k.pk_layer = l.pk_layer and k.updated_at > v_asks_since
+                    and case when w.ask > 0 then k.mem = w.ask else k.mem > least(w.mem, y.int_mem_min) end
+            ) else '{}' end as asking
+        from (
+            select s.layer, count(*) as frames, min(s.mem) as mem, coalesce(p_asks[s.layer], 0) as ask
+            from slot as s group by s.layer
+        ) as w
         join unnest(p_layers, v_layer_show) with ordinality as l (pk_layer, pk_show, layer) on l.layer = w.layer
         left join maestro.layer_mark as m on m.pk_layer = l.pk_layer
     ),
@@ -128,6 +145,7 @@ begin
             select f.ctid as at, f.int_version, f.int_dispatch_order
             from frame as f
             where f.pk_layer = w.pk_layer and f.int_dispatch_order >= w.first_order and f.str_state = 'WAITING'
+                and (w.ask > 0) = (f.pk_frame = any(w.asking))
             order by f.int_dispatch_order, f.int_layer_order
             limit w.frames
             for no key update skip locked
@@ -256,7 +274,8 @@ begin
 end
 $$;
 comment on function maestro.commit_plan(
-    bigint, timestamptz, text [], text [], integer [], integer [], integer [], bigint [], integer [], bigint []
+    bigint, timestamptz, text [], text [], integer [], integer [], integer [], bigint [], integer [], bigint [],
+    bigint []
 ) is
     'Books the slots of a plan under guards: {committed, dropped: {reason: n}, lost: [slot]}. Locks hosts, layer_stat, '
     'job_stat, frames (skip locked) and counters, each sorted by key.';

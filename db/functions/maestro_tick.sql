@@ -31,7 +31,6 @@ begin
     v_tick_id := nextval(pg_get_serial_sequence('maestro.tick', 'tick_id'));
     begin
         v_answer := maestro.run_phases(v_tick_id, v_now, v_seed) || jsonb_build_object('dry_run', dry_run);
-        perform maestro.top_up_memory(v_now);
         if dry_run then
             raise exception using errcode = 'QM900', message = 'dry run', detail = v_answer::text;
         end if;

@@ -2,11 +2,11 @@
 -- Called by adapt_layers with the batch that has ended. Serial under the tick's lock, so reports that come together
 -- raise a layer once.
 --
--- A frame that failed asks for what its run had reserved plus its service's increase (frame_memory); its success
--- forgets that. A layer's streak counts different frames that failed with at least the layer's own memory; a success
--- with the layer's own memory ends it, one with a frame's own says nothing about the layer. At
--- oom_layer_escalate_threshold the layer asks for more by the same increase, is no longer optimized, and the streak
--- starts anew.
+-- A frame that failed asks for what its run had reserved plus its service's increase (frame_memory), or for all that
+-- the largest host has if that lies between; its success forgets that. A layer's streak counts different frames that
+-- failed with at least the layer's own memory; a success with the layer's own memory ends it, one with a frame's own
+-- says nothing about the layer. At oom_layer_escalate_threshold the layer asks for more by the same increase, is no
+-- longer optimized, and the streak starts anew.
 -- Locks: layer rows. Result: layers raised. Errors: none of its own.
 create or replace function maestro.raise_memory(p_done maestro.drained [], p_now timestamptz) returns integer
 language plpgsql
@@ -21,6 +21,7 @@ declare
     v_increase constant bigint := 2097152;
     v_threshold constant integer := maestro.setting('oom_layer_escalate_threshold')::integer;
     v_raised integer := 0;
+    v_largest bigint;
 begin
     delete from maestro.layer_streak as s
     using unnest(p_done) as d
@@ -28,6 +29,7 @@ begin
         and not exists (select from maestro.frame_memory as m where m.pk_frame = d.pk_frame);
 
     if exists (select from unnest(p_done) as d where d.memory_failure) then
+        select max(h.int_mem) into v_largest from host as h;
         with failed as materialized (
             select
                 d.pk_frame, d.pk_layer, d.mem_reserved, l.int_mem_min,
@@ -48,7 +50,13 @@ begin
         ),
         asks as (
             insert into maestro.frame_memory as m (pk_frame, pk_layer, mem, updated_at)
-            select f.pk_frame, f.pk_layer, f.mem_reserved + f.increase, p_now
+            select
+                f.pk_frame, f.pk_layer,
+                case when f.mem_reserved < v_largest
+                    then least(f.mem_reserved + f.increase, v_largest)
+                    else f.mem_reserved + f.increase
+                end,
+                p_now
             from failed as f where f.memory_failure
             order by f.pk_frame
             on conflict (pk_frame) do update set

@@ -22,6 +22,7 @@ from tests.db.farm import (
     host_report,
     one,
     run,
+    state,
     tick,
 )
 
@@ -119,20 +120,80 @@ def test_an_ask_is_forgotten_after_its_time(db: Db) -> None:
     assert _ask(db, frame) == GIB
 
 
-@pytest.mark.parametrize(("mem_gib", "reserved"), [(64, 3 * GIB), (3, 2 * GIB)])
-def test_a_tick_books_a_frame_with_what_it_asks_for_as_far_as_the_host_has_it(
-    db: Db, mem_gib: int, reserved: int
-) -> None:
-    host = add_host(db, "h", cores=2, mem_gib=mem_gib)
-    frames = frames_of(db, add_job(db, "j", {"a": 2}))
-    _fail(db, host, frames[:1])
-    assert tick(db)["committed"] == 2
-    assert column(db, "select int_mem_reserved from proc order by 1") == [GIB, reserved]
+def _reserved(db: Db) -> list[int]:
+    """What the procs reserve, GiB."""
+    return column(db, "select (int_mem_reserved / 1048576)::int from proc order by 1")
+
+
+def test_a_frame_that_failed_for_memory_runs_with_what_it_asks_for_beside_the_rest_of_its_layer(db: Db) -> None:
+    host = add_host(db, "h", cores=4, mem_gib=64)
+    frames = frames_of(db, add_job(db, "j", {"a": 3}))
+    _fail(db, host, frames[1:2])
+    assert tick(db)["committed"] == 3
+    assert _reserved(db) == [1, 1, 3]
+    assert one(db, "select int_mem_reserved from proc where pk_frame = %s", frames[1]) == 3 * GIB
     assert accounting(db) == []
     for proc, frame in db.execute("select pk_proc, pk_frame from proc").fetchall():
         complete(db, proc, frame)
     assert one(db, "select int_mem_idle = int_mem from host")
     assert accounting(db) == []
+
+
+def test_a_frame_never_runs_with_less_than_it_asks_for_and_says_what_it_waits_for(db: Db) -> None:
+    host = add_host(db, "h", cores=8, mem_gib=4)
+    frames = frames_of(db, add_job(db, "j", {"a": 9}))
+    book(db, frames[0], host)
+    _fail(db, host, frames[1:2], mem=2 * GIB)
+    assert _ask(db, frames[1]) == 4 * GIB
+    done = tick(db)
+    # The rest of its layer is not held up, nor sized by it.
+    assert (done["committed"], done["dropped"]) == (3, {})
+    assert _reserved(db) == [1, 1, 1, 1]
+    assert state(db, frames[1]) == "WAITING"
+    (reasons,) = column(db, "select reasons from maestro.waitlist")
+    assert {"reason": "failed for memory: idle memory", "hosts": 1} in reasons
+    for proc, frame in db.execute("select pk_proc, pk_frame from proc").fetchall():
+        complete(db, proc, frame)
+    db.execute("update job_resource set int_max_cores = 100")
+    for _ in range(9):
+        tick(db)
+        ((proc, frame),) = db.execute("select pk_proc, pk_frame from proc").fetchall()
+        assert (one(db, "select int_mem_reserved from proc") == 4 * GIB) == (frame == frames[1])
+        complete(db, proc, frame)
+        if not one(db, "select count(*) from frame where str_state = 'WAITING'"):
+            break
+    assert {state(db, frame) for frame in frames} == {"SUCCEEDED"}
+    assert accounting(db) == []
+
+
+def test_a_frame_that_asks_for_half_a_host_gets_it_beside_a_flood_of_its_own_layer(db: Db) -> None:
+    host = add_host(db, "h", cores=8, mem_gib=8)
+    frames = frames_of(db, add_job(db, "j", {"a": 200}))
+    for name in ("reservation_block_seconds", "layer_host_max_frac"):
+        db.execute("update maestro.setting set value = '0' where name = %s", [name])
+    _fail(db, host, frames[:1], mem=3 * GIB)
+    for frame in frames[1:9]:
+        book(db, frame, host)
+    for _ in range(40):
+        proc, frame = db.execute("select pk_proc, pk_frame from proc order by pk_proc limit 1").fetchone() or ("", "")
+        complete(db, proc, frame)
+        tick(db)
+        db.execute("update maestro.tick set started_at = started_at - interval '1 second'")
+        if state(db, frames[0]) == "RUNNING":
+            break
+    assert one(db, "select int_mem_reserved from proc where pk_frame = %s", frames[0]) == 5 * GIB
+    assert accounting(db) == []
+
+
+def test_a_frame_that_would_ask_for_more_than_any_host_has_is_tried_with_the_whole_of_the_largest(db: Db) -> None:
+    host = add_host(db, "h", mem_gib=8)
+    frame = frames_of(db, add_job(db, "j", {"a": 1}))[0]
+    _fail(db, host, [frame], mem=7 * GIB)
+    assert _ask(db, frame) == 8 * GIB
+    _fail(db, host, [frame], mem=8 * GIB)
+    assert _ask(db, frame) == 10 * GIB
+    tick(db)
+    assert column(db, "select reason from maestro.waitlist") == ["no_host"]
 
 
 def _packed(db: Db, reserved: list[int], **host: Any) -> tuple[str, list[tuple[str, str]]]:

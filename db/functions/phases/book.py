@@ -8,9 +8,10 @@ from typing import Dict, List, NamedTuple
 from phases.session import Session
 from planner import tick
 
-COMMIT = "select maestro.commit_plan($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) as answer"
+COMMIT = "select maestro.commit_plan($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) as answer"
 COMMIT_TYPES = [
     "bigint", "timestamptz", "text[]", "text[]", "int[]", "int[]", "int[]", "bigint[]", "int[]", "bigint[]",
+    "bigint[]",
 ]  # fmt: skip
 
 
@@ -37,7 +38,7 @@ def book(session: Session, tick_id: int, now: str, decision: tick.Decision) -> O
         piece = decision if len(slots) == len(decision.slot_layer) else tick.part(decision, slots)
         try:
             with plpy.subtransaction():
-                result = json.loads(plpy.execute(commit, [tick_id, now, *piece[:8]])[0]["answer"])
+                result = json.loads(plpy.execute(commit, [tick_id, now, *piece[:8], piece.asks])[0]["answer"])
         except plpy.SPIError as error:
             halves = tick.halves(decision, slots)
             if halves:

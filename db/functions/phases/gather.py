@@ -67,6 +67,9 @@ def work(session: Session, farm: tick.Snapshot, now: str, managed_only: bool) ->
     """Waiting layers, the caps of their owners and their limits. Limits whose reports stopped are named as warnings."""
     found = session.rows(CANDIDATES, ["jsonb", "timestamptz", "boolean"], [json.dumps(farm.groups), now, managed_only])
     rows = _layer_rows(found[0])
+    asks = session.rows("select * from maestro.raised_frames($1)", ["timestamptz"], [now])
+    if asks:
+        rows = tick.with_asks(rows, asks)
     closed: Dict[str, str] = {}
     if any("tags" in row["gates"] for row in rows):
         closed = {row["str_name"]: row["why"] for row in session.rows("select * from maestro.closed_hosts()")}

@@ -89,6 +89,8 @@ class Layer(NamedTuple):
     job_started_s: float = 0.0
     dispatch_order: int = 0  # the layer's place in its job
     misfits: Tuple[Tuple[str, int], ...] = ()  # gates that rule hosts out, and how many of them
+    # KiB: these frames of the layer failed for memory and ask for so much each (mem_min says the same). 0: its others.
+    ask: int = 0
 
 
 class Settings(NamedTuple):

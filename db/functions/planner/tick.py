@@ -20,13 +20,17 @@ from planner.model import (
     Share,
     State,
     Terms,
+    Wait,
 )
 from planner.pins import Pins
 from planner.plan import NOTHING_KNOWN
 from planner.plan import plan as make_plan
 from planner.wait import BUCKETS as BUCKETS
+from planner.wait import FLOWING
 
 Row = Mapping[str, Any]
+
+FAILED = "failed for memory: "  # goes before the reasons of frames that ask for more than their layer
 
 
 class Snapshot(NamedTuple):
@@ -52,6 +56,7 @@ class Decision(NamedTuple):
     slot_terms: List[Terms]
     slot_warmth: List[str]
     slot_backfill: List[bool]
+    asks: List[int]  # by layer: model.Layer.ask
 
 
 class PlacementRows(NamedTuple):
@@ -120,8 +125,28 @@ def layers(rows: Sequence[Row], farm: Snapshot, closed: Mapping[str, str] = {}) 
                 row["waiting"], row["cores_min"], row["cores_max"], row["mem_min"], row["gpus_min"],
                 row["gpu_mem_min"], row["threadable"], groups, pinned, gates, row.get("running", 0),
                 row.get("selfish", False), row.get("job_started_s", 0.0), row.get("dispatch_order", 0), misfits,
+                row.get("ask", 0),
             )  # fmt: skip
         )
+    return found
+
+
+def with_asks(rows: Sequence[Dict[str, Any]], asks: Sequence[Row]) -> List[Dict[str, Any]]:
+    """Candidate rows (of `layers`) in which frames that ask for memory of their own stand in rows of their own, each
+    after that of the layer's other frames.
+
+    `asks` (rows of maestro.raised_frames): pk_layer, mem (KiB) and how many frames ask for so much.
+    """
+    by_layer: Dict[str, List[Row]] = {}
+    for ask in asks:
+        by_layer.setdefault(ask["pk_layer"], []).append(ask)
+    found: List[Dict[str, Any]] = []
+    for row in rows:
+        own = by_layer.get(row["pk_layer"], [])
+        others = row["waiting"] - sum(ask["frames"] for ask in own)
+        if others > 0:
+            found.append({**row, "waiting": others} if own else row)
+        found.extend({**row, "waiting": ask["frames"], "mem_min": ask["mem"], "ask": ask["mem"]} for ask in own)
     return found
 
 
@@ -280,12 +305,14 @@ def decision(planned: Plan, found: List[Layer], hosts: List[Host]) -> Decision:
         [p.terms for p in planned.placements],
         [p.warmth for p in planned.placements],
         [p.backfill for p in planned.placements],
+        [found[index].ask for index in layer_keys],
     )
 
 
 def part(whole: Decision, slots: Sequence[int]) -> Decision:
     """The decision cut to some slots (numbers from 0); keys stay, so positions hold."""
-    columns: List[Any] = [[column[slot] for slot in slots] for column in whole[2:]]
+    columns: List[Any] = [[column[slot] for slot in slots] for column in whole[2:-1]]
+    columns.append(whole.asks)
     return Decision(whole.layers, whole.hosts, *columns)
 
 
@@ -350,11 +377,11 @@ def plan_zero(
     `before` is what the last tick returned; a layer that was not planned keeps its count. A layer is named when its
     count reaches plan_zero_warn_ticks, and again each time as many ticks later.
     """
-    landed = {layer for slot, layer in enumerate(whole.slot_layer) if slot not in lost}
+    landed = {whole.layers[layer - 1] for slot, layer in enumerate(whole.slot_layer) if slot not in lost}
     after = dict(before)
     warnings = []
-    for position, pk_layer in enumerate(whole.layers, 1):
-        if position in landed:
+    for pk_layer in dict.fromkeys(whole.layers):
+        if pk_layer in landed:
             after.pop(pk_layer, None)
             continue
         after[pk_layer] = after.get(pk_layer, 0) + 1
@@ -365,15 +392,28 @@ def plan_zero(
 
 
 def wait_rows(planned: Plan, found: List[Layer]) -> Tuple[List[str], List[str], List[str]]:
-    """Parallel lists: pk_layer, bucket, all reasons as JSON (a list of {reason, hosts})."""
+    """Parallel lists: pk_layer, bucket, all reasons as JSON (a list of {reason, hosts}).
+
+    A layer is one row: frames with an ask of their own add their reasons to those of its others.
+    """
     texts: Dict[Tuple[Reason, ...], str] = {}
+    waits: Dict[str, Wait] = {}
+    for index, wait in planned.waits.items():
+        layer = found[index]
+        if layer.ask and wait.reason != FLOWING:
+            asking = tuple(Reason(FAILED + reason.reason, reason.hosts) for reason in wait.reasons)
+            first = waits.get(layer.pk_layer)
+            wait = Wait(first.reason, first.reasons + asking) if first else Wait(wait.reason, asking)
+            waits[layer.pk_layer] = wait
+        else:
+            waits.setdefault(layer.pk_layer, wait)
     reasons = []
-    for wait in planned.waits.values():
+    for wait in waits.values():
         text = texts.get(wait.reasons)
         if text is None:
             texts[wait.reasons] = text = json.dumps([reason._asdict() for reason in wait.reasons])
         reasons.append(text)
-    return [found[index].pk_layer for index in planned.waits], [wait.reason for wait in planned.waits.values()], reasons
+    return list(waits), [wait.reason for wait in waits.values()], reasons
 
 
 def waiting(planned: Plan, found: List[Layer]) -> Dict[str, int]:
