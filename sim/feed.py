@@ -108,11 +108,11 @@ class Feed:
     def _layer(self, name: str, frames: int) -> dict[str, Any]:
         random, mix = self._random, self._mix
         if mix.mem_heavy_gib:
-            return script.layer(name, frames, 1, int(mix.mem_heavy_gib * 1024))
+            return script.layer(name, frames, 1, int(mix.mem_heavy_gib * 1024), threadable=True)
         kind: FrameClass = random.choices(self._classes, [each.percent for each in self._classes])[0]
         # sigma 0.5: heavy-tailed; the shift keeps the mean.
         memory = max(int(kind.memory_gb * 1024 * random.lognormvariate(-0.125, 0.5)), 256)
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"threadable": True}
         cores = kind.cores
         if random.random() < mix.gpu:
             cores, memory = min(cores, 2), min(memory, 8192)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from sim import scenes_life, scenes_plan
+from sim import scenes_life, scenes_limit, scenes_memory, scenes_share, scenes_speed, scenes_where, scenes_wide
 from sim.verify import Scenario
 
-ALL: dict[str, Scenario] = {scenario.name: scenario for scenario in (*scenes_plan.SCENARIOS, *scenes_life.SCENARIOS)}
+ALL: dict[str, Scenario] = {
+    scenario.name: scenario
+    for module in (scenes_speed, scenes_share, scenes_limit, scenes_where, scenes_wide, scenes_memory, scenes_life)
+    for scenario in module.SCENARIOS
+}

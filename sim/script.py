@@ -12,14 +12,24 @@ SPEC_FRAMES = 100_000  # most that one spec may hold
 SPEC_LAYERS = 2_000
 
 
+def full_name(name: str, show: str = SHOW) -> str:
+    """What a job submitted as `name` is called in the database."""
+    return f"{show}-sim-sim_{name}"
+
+
 def layer(
     name: str, frames: int, cores: float = 1, memory_mib: int = 256, tags: str = "general", **more: Any
 ) -> dict[str, Any]:
-    """One layer of a spec; `more` are its other elements (docs/job-spec.md)."""
+    """One layer of a spec, of frames that keep their size; `more` are its other elements (docs/job-spec.md)."""
     return {
         "name": name, "cmd": "render #IFRAME#", "range": f"1-{frames}", "cores": f"{float(cores)}",
-        "memory": f"{memory_mib}m", "tags": tags, "threadable": True, **more,
+        "memory": f"{memory_mib}m", "tags": tags, "threadable": False, **more,
     }  # fmt: skip
+
+
+def layers(count: int, frames: int, **more: Any) -> list[dict[str, Any]]:
+    """So many layers as in `layer`, alike. One alone takes only a part of each host (layer_host_max_frac)."""
+    return [layer(f"render{number}", frames // count, **more) for number in range(1, count + 1)]
 
 
 def submit(
@@ -53,11 +63,15 @@ def make_show(connection: psycopg.Connection[Any], name: str, size_cores: int, b
         connection.execute(statement, {"name": name, "size": size_cores, "burst": burst_cores})
 
 
-def make_limit(connection: psycopg.Connection[Any], name: str, most: int) -> None:
-    """A limit on running frames."""
+def make_limit(
+    connection: psycopg.Connection[Any], name: str, most: int, per_host: bool = False, denied_status: int | None = None,
+    delay_minutes: int = 0,
+) -> None:  # fmt: skip
+    """A limit on running frames, or on the machines that run them; `denied_status`: how a frame ends that got none."""
     connection.execute(
-        "insert into limit_record (pk_limit_record, str_name, int_max_value) values (gen_random_uuid()::text, %s, %s)",
-        [name, most],
+        "insert into limit_record (pk_limit_record, str_name, int_max_value, str_type, int_exit_status,"
+        " int_delay_minutes) values (gen_random_uuid()::text, %s, %s, %s, %s, %s)",
+        [name, most, "HOST" if per_host else "FRAME", denied_status, delay_minutes],
     )
 
 

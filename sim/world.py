@@ -32,6 +32,11 @@ def host(name: str, cores: int, memory_gib: float, gpus: int = 0, gpu_memory_gib
     }  # fmt: skip
 
 
+def uniform(cores: int, count: int, memory_gib: float = 0.0) -> list[Host]:
+    """Equal hosts, with 4 GiB a core if nothing else is said."""
+    return [host(f"host{number:04d}", cores, memory_gib or cores * 4) for number in range(1, count + 1)]
+
+
 def boot(connection: psycopg.Connection[Any], farm: list[Host]) -> None:
     """Have the hosts report their start, without gRPC. Their state is UP and OPEN then."""
     for start in range(0, len(farm), BOOT_BATCH):

@@ -58,6 +58,8 @@ begin
             'Layers that may have hosts held for them at once.'),
         ('backfill_enabled', '', 'true', 'boolean', null, null, null,
             'Let frames that end in time borrow idle cores of held hosts.'),
+        ('gpu_hold_enabled', '', 'true', 'boolean', null, null, null,
+            'Keep cores and memory of hosts with idle gpus for waiting frames that need them; false: first come.'),
         ('memory_sizing', '', 'true', 'boolean', null, null, null,
             'Size threadable layers by the memory that their frames were seen to use.'),
         ('mem_per_core', 'KiB', '0', 'integer', 0, 1073741824, null,

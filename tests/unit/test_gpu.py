@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from planner.model import Settings
 from tests.unit.build import by_host, by_layer, host, layer, run, why
 
 
@@ -56,3 +57,9 @@ def test_pinned_and_whole_host_gpu_frames_keep_theirs_too() -> None:
     for seed in range(10):
         made = run([host(h.index, cores=8, gpus=1) for h in hosts], layers, seed=seed)
         assert by_host(made) == {0: 8, 1: 1}
+
+
+def test_where_nothing_is_to_be_kept_the_first_to_come_takes_the_cores() -> None:
+    hosts = [host(0, cores=8, gib=64, gpus=2, idle=1)]
+    layers = [layer(0, waiting=99), layer(1, cores=2, gib=8, waiting=9, gpus=1)]
+    assert by_layer(run(hosts, layers, knobs=Settings(gpu_hold_enabled=False))) == {0: 1}

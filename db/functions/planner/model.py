@@ -116,6 +116,7 @@ class Settings(NamedTuple):
     reservation_max_fraction: float = 0.5
     reservation_max_grantees: int = 8
     backfill_enabled: bool = True
+    gpu_hold_enabled: bool = True
     mem_per_core: int = 0  # KiB; 0: each group's own
     memory_sizing: bool = True
     plan_zero_warn_ticks: int = 40

@@ -53,7 +53,8 @@ def plan(
     short = {host.index for host in hosts if host.pk_host in state.short_mem} if state.short_mem else set()
     ledger = Ledger(caps)
     placer = Placer(hosts, sizes, ledger, settings, state, holds, short)
-    hold_for_gpus(hosts, [sizes.layers[order] for order in competing], ledger, short | set(holds.by_host))
+    if settings.gpu_hold_enabled:
+        hold_for_gpus(hosts, [sizes.layers[order] for order in competing], ledger, short | set(holds.by_host))
     entries = [(order, placer.allocs(weighed[order])) for order in competing]
     draws = Draws(sizes.layers, entries, firsts, placer.waiting, ledger, settings, random)
     late = False
