@@ -26,6 +26,10 @@ from launcher.state import State, first_of
 
 FINISH_BATCH = 1000
 FINISH_GATHER_S = 0.02  # outcomes that come this close together are stored in one call
+# How long at most a host that refused a frame, or did not answer, gets none of that size; a report of it that says
+# something new ends it sooner.
+BARRED_REFUSED_S = 300.0
+BARRED_UNREACHED_S = 60.0
 CONNECTING_MAX = 512  # connection attempts at once: they cost little, and must not hold up calls that could be made
 
 
@@ -200,7 +204,7 @@ class LaunchDuty:
         elif self._state.draining.is_set():
             self._done(launch, "unsent", launch.words)
         else:
-            self._done(launch, "refused", launch.words)
+            self._done(launch, "refused", launch.words, BARRED_UNREACHED_S)
 
     async def _send_all(self, host: _Host) -> bool:
         """Send what is to be sent, in order. False when the host could not be reached."""
@@ -246,7 +250,8 @@ class LaunchDuty:
             case Sent.TAKEN:
                 self._done(launch, "launched")
             case Sent.REFUSED:
-                self._done(launch, "refused", words)
+                # Said of the frame's user it holds on every host; all else is said of the host.
+                self._done(launch, "refused", words, 0.0 if "will not run frame as" in words else BARRED_REFUSED_S)
             case Sent.DUPLICATE | Sent.UNSURE:
                 launch.in_doubt = True
                 host.to_ask.append(launch)
@@ -288,7 +293,7 @@ class LaunchDuty:
                 case Verdict.NEVER | Verdict.GONE:
                     launch.in_doubt = False
                     if time.monotonic() >= launch.give_up_at:
-                        self._done(launch, "refused", f"{launch.words}; no answer to its launch")
+                        self._done(launch, "refused", f"{launch.words}; no answer to its launch", BARRED_UNREACHED_S)
                     elif self._state.draining.is_set():
                         self._done(launch, "unsent", launch.words)
                     else:
@@ -314,14 +319,17 @@ class LaunchDuty:
 
     # Outcomes
 
-    def _done(self, launch: Launch, outcome: str, words: str = "") -> None:
+    def _done(self, launch: Launch, outcome: str, words: str = "", barred_s: float = 0.0) -> None:
+        """`barred_s`: how long the host gets no other of this size, refused for what the host is or has."""
         self._state.held -= 1
         self._state.launched += outcome != "unsent"
         self._state.metrics.launches.labels(outcome).inc()
         if outcome == "refused":
             log.warning("launch refused", error=words, host=launch.row["host_name"], frame=launch.row["frame_name"],
                         job=launch.job["name"], proc=launch.row["pk_proc"])  # fmt: skip
-        self._results.append({"launch_id": launch.row["launch_id"], "outcome": outcome, "error": words or None})
+        self._results.append({
+            "launch_id": launch.row["launch_id"], "outcome": outcome, "error": words or None, "barred_s": barred_s,
+        })  # fmt: skip
         self._have_results.set()
 
     async def finish_once(self) -> None:

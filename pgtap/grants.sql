@@ -1,5 +1,5 @@
 begin;
-select plan(10);
+select plan(11);
 
 select ok(has_function_privilege('maestro_tick', 'public.maestro_tick(boolean, bigint)', 'execute'),
     'maestro_tick may call the tick');
@@ -30,6 +30,13 @@ select is((
     where p.prosecdef and p.pronamespace in ('maestro'::regnamespace, 'public'::regnamespace)
         and not exists (select from unnest(p.proconfig) as c where c like 'search_path=%pg_temp')
 ), 0::bigint, 'every function that runs as its owner has a fixed search_path');
+
+set role maestro_reader;
+select lives_ok($$
+    select count(*) from maestro.setting, maestro.tick, maestro.placement, maestro.waitlist, maestro.launch,
+        maestro.reservation, maestro.host_ready_at, maestro.alloc_work, maestro.show_share
+$$, 'maestro_reader reads every table and view of the contract');
+reset role;
 
 select * from finish();
 rollback;

@@ -75,6 +75,7 @@ class FakeRqd(rqd_pb2_grpc.RqdInterfaceServicer):  # type: ignore[misc]
         self._run_seconds = run_seconds
         self._ending = ending
         self.reports = reports
+        self.refusal = "Not launching, insufficient idle cores"  # what a host with fault REFUSE says
         self.hosts: dict[str, FakeHost] = {}
         self.launches: list[tuple[str, str, str]] = []
         self.kills: list[tuple[str, str]] = []
@@ -134,7 +135,7 @@ class FakeRqd(rqd_pb2_grpc.RqdInterfaceServicer):  # type: ignore[misc]
         host = await self._called(context)
         frame = request.run_frame
         if host.fault is Fault.REFUSE:
-            await self._refuse(context, "Not launching, insufficient idle cores")
+            await self._refuse(context, self.refusal)
         if frame.frame_id in host.running:
             await self._refuse(context, f"Not launching, frame is already running on this proc {frame.frame_id}")
         if host.restarting:

@@ -1,12 +1,13 @@
 -- finish_launches: what became of launches that a launcher had claimed.
--- Called by the launchers' launch duty. p_results: [{"launch_id", "outcome", "error"}], outcome one of
+-- Called by the launchers' launch duty. p_results: [{"launch_id", "outcome", "error", "barred_s"}], outcome one of
 --   launched  the host has it: the row is deleted
 --   refused   the host certainly does not run it: the booking is undone (frame WAITING with 299, no retry spent), the
---             row stays with its error
+--             row stays with its error; "barred_s": for so many seconds at most the host gets no other frame of that
+--             size (see refuse_sizes)
 --   retry     back to ready, for any launcher; the next one asks the host before it sends
 --   unsent    back to ready as if never claimed: nothing has been sent
 -- Only rows that this launcher holds change; the others were reclaimed meanwhile and are counted as stale.
--- Locks: the launch rows in order of launch_id, then as maestro.unbook (which takes none of launch's).
+-- Locks: the launch rows in order of launch_id, the tick's lock, host_refusal rows, then as maestro.unbook.
 -- Errors: QM001 for an outcome that does not exist.
 create or replace function maestro.finish_launches(p_launcher_id bigint, p_results jsonb) returns jsonb
 language plpgsql volatile security definer
@@ -51,6 +52,13 @@ begin
          order by r.pk_proc
     );
     if cardinality(v_refused) > 0 then
+        perform maestro.take_tick_lock();
+        perform maestro.refuse_sizes(
+            array_agg(l.pk_proc), array_agg(r.barred_s), now()
+        )
+        from jsonb_to_recordset(p_results) as r (launch_id bigint, barred_s double precision)
+        join maestro.launch as l on l.launch_id = r.launch_id
+        where r.barred_s > 0 and l.pk_proc = any(v_refused);
         v_unbooked := maestro.unbook(v_refused, 299, now());
     end if;
 
@@ -69,5 +77,5 @@ begin
 end
 $$;
 comment on function maestro.finish_launches(bigint, jsonb) is
-    'Stores launch outcomes ([{"launch_id", "outcome": launched|refused|retry|unsent, "error"}]) of rows that the '
+    'Stores launch outcomes ([{"launch_id", "outcome": launched|refused|retry|unsent, "error", "barred_s"}]) of rows that the '
     'launcher holds; returns {"finished", "unbooked", "stale"}. A refusal undoes the booking without a retry spent.';

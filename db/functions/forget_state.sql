@@ -40,6 +40,9 @@ begin
     delete from maestro.plan_zero as z where not exists (
         select from layer_stat as s where s.pk_layer = z.pk_layer and s.int_waiting_count > 0
     );
+    -- A refusal that nothing ended is not for ever: the size is tried again.
+    delete from maestro.host_refusal as r where r.until < p_now;
+    delete from maestro.host_mark as m where not exists (select from host as h where h.pk_host = m.pk_host);
     delete from maestro.odometer as o where not exists (select from host as h where h.pk_host = o.pk_host);
     return v_count;
 end

@@ -28,7 +28,8 @@ grant select on
     maestro.host_order, maestro.host_drain, maestro.fault, maestro.reservation, maestro.host_ready_at,
     maestro.alloc_work, maestro.show_share, maestro.limit_policy
 to maestro_reader, maestro_admin;
-grant execute on function maestro.check_accounting, maestro.stat_line, maestro.launcher_metrics
+grant execute on function
+    maestro.check_accounting, maestro.stat_line, maestro.launcher_metrics, maestro.cap_value
 to maestro_reader, maestro_admin;
 
 -- maestro_admin: settings, jobs and hosts.

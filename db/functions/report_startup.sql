@@ -3,7 +3,8 @@
 -- hardware tags and capacity included. What still ran on the host is unbooked by the sweep, unless the next report of
 -- the host shows that it runs on.
 -- Result: {"hosts": n}. Errors: QM001 for a report that cannot be right; nothing of the call is stored then.
--- Locks: the tick's lock if more than one host reports (their rows are waited for), then as save_hosts.
+-- Locks: the tick's lock if more than one host reports (their rows are waited for), then as save_hosts, then
+-- host_mark rows.
 create or replace function maestro.report_startup(
     p_report jsonb, p_now timestamptz default now()
 ) returns jsonb
@@ -30,6 +31,7 @@ begin
         perform maestro.take_tick_lock();
     end if;
     perform maestro.save_hosts(v_hosts, true, p_now);
+    perform maestro.mark_hosts(maestro.report_list(p_report, 'boot report'), true, p_now);
     return jsonb_build_object('hosts', cardinality(v_hosts));
 end
 $$;

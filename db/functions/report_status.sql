@@ -7,7 +7,8 @@
 -- proc and so changes nothing. See grow_reservations, kill_for_memory, order_kills and watch_leaks for the rest.
 -- Never waits for a tick: rows that it holds are skipped, the next report is due within seconds. So no deadlock with
 -- one is possible. Locks: host_stat (sorted, waits for other reports only), then host, proc, host, frame, layer_mem,
--- job_mem, all with skip locked.
+-- job_mem, all with skip locked; host_leak and
+-- host_mark rows of these hosts.
 -- Errors: QM001 for a report that cannot be right; nothing of the call is stored then.
 create or replace function maestro.report_status(
     p_report jsonb, p_now timestamptz default now()
@@ -66,6 +67,7 @@ begin
         v_kills := coalesce(cardinality(v_doomed), 0) + maestro.order_kills(v_runs, p_now);
     end if;
     perform maestro.watch_leaks(v_hosts, p_now);
+    perform maestro.mark_hosts(maestro.report_list(p_report, 'host report'), false, p_now);
     return jsonb_build_object('hosts', cardinality(v_hosts), 'kills', v_kills);
 end
 $$;

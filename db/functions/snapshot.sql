@@ -1,5 +1,6 @@
 -- snapshot: every host that may be booked now (UP and OPEN, busy or idle), in one query.
 -- The tick's phase 3. Ordered by name, so that ties in the plan are settled the same way every time. Locks nothing.
+-- refused: its RQD refused frames of so many core points and more, and has reported nothing new since; 0: none.
 -- short_mem: the host reports less free memory than host_min_free_mem, whatever the books say is idle.
 create or replace function maestro.snapshot()
 returns table (
@@ -18,7 +19,8 @@ returns table (
     int_mem_idle bigint,
     int_gpus_idle bigint,
     int_gpu_mem_idle bigint,
-    short_mem boolean
+    short_mem boolean,
+    refused integer
 )
 language sql stable
 set search_path = pg_catalog, public, pg_temp
@@ -27,10 +29,17 @@ as $$
         h.pk_host, h.str_name, h.pk_alloc, a.pk_facility, coalesce(h.str_tags, ''), hs.str_os, h.int_thread_mode,
         h.int_cores, h.int_mem, h.int_gpus, h.int_gpu_mem,
         h.int_cores_idle, h.int_mem_idle, h.int_gpus_idle, h.int_gpu_mem_idle,
-        hs.int_mem_total > 0 and hs.int_mem_free < (select maestro.setting('host_min_free_mem')::bigint)
+        hs.int_mem_total > 0 and hs.int_mem_free < (select maestro.setting('host_min_free_mem')::bigint),
+        coalesce(r.cores, 0)
     from host as h
     join host_stat as hs on hs.pk_host = h.pk_host
     join alloc as a on a.pk_alloc = h.pk_alloc
+    left join (
+        select f.pk_host, f.cores
+        from maestro.host_refusal as f
+        left join maestro.host_mark as m on m.pk_host = f.pk_host
+        where f.mark is not distinct from m.mark
+    ) as r on r.pk_host = h.pk_host
     where h.str_lock_state = 'OPEN' and hs.str_state = 'UP'
     order by h.str_name collate "C";
 $$;

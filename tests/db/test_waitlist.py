@@ -47,6 +47,42 @@ def test_every_cause_that_keeps_a_layer_waiting_is_named(db: Db, change: str, re
     assert accounting(db) == []
 
 
+@pytest.mark.parametrize(
+    ("change", "reason", "cap"),
+    [
+        ("update job_resource set int_max_cores = 300", "job cores", 300),
+        ("update job_resource set int_max_gpus = 0; update layer set int_gpus_min = 1", "job gpus", 0),
+        ("update folder_resource set int_max_cores = 250", "folder cores", 250),
+        ("update subscription set int_burst = 50", "subscription burst", 50),
+        ("update maestro.setting set value = '0.25' where name = 'layer_host_max_frac'", "layer_host_max_frac", 0.25),
+        ("insert into limit_record (pk_limit_record, str_name, int_max_value) values ('l', 'licence', 2);"
+         "insert into layer_limit (pk_layer_limit, pk_layer, pk_limit_record) select 'l', pk_layer, 'l' from layer",
+         "limit licence", 2),
+    ],
+)  # fmt: skip
+def test_a_cap_that_binds_is_named_with_its_value(db: Db, change: str, reason: str, cap: float) -> None:
+    """P20."""
+    add_host(db, "host1", cores=32, gpus=1)
+    add_job(db, "job", {"render": 40})
+    for statement in change.split(";"):
+        db.execute(statement)  # type: ignore[arg-type]
+    for _ in range(3):
+        tick(db)
+    (found,) = column(db, "select reasons from maestro.waitlist")
+    assert {each["reason"]: each["cap"] for each in found if "cap" in each} == {reason: cap}
+    assert accounting(db) == []
+
+
+def test_a_thousand_frames_use_all_of_thirty_idle_hosts_within_two_ticks(db: Db) -> None:
+    """P20: nothing but what is named caps a job."""
+    for number in range(30):
+        add_host(db, f"host{number}", cores=32)
+    add_job(db, "job", {"render": 1000})
+    tick(db)
+    tick(db)
+    assert one(db, "select count(distinct pk_host) from proc") == 30
+
+
 def test_three_causes_at_once_are_all_named_with_the_hosts_that_each_rules_out(db: Db) -> None:
     for number in range(5):
         add_host(db, f"host{number}", cores=4)

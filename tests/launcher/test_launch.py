@@ -85,8 +85,20 @@ async def test_a_refusal_unbooks_once_and_spends_no_retry(farm: Farm) -> None:
     assert "insufficient idle cores" in farm.one("select error from maestro.launch limit 1")
     farm.check()
     farm.fake.host("h0").fault = Fault.NONE
+    assert farm.tick()["committed"] == 0
+    farm.report_startup("h0")
     assert farm.tick()["committed"] == 4
     assert farm.one("select max(int_retries) from frame") == 0
+
+
+async def test_a_frame_that_no_host_would_run_bars_no_host(farm: Farm) -> None:
+    await farm.start()
+    farm.fake.host("h0").fault = Fault.REFUSE
+    farm.fake.refusal = "Not launching, will not run frame as uid=0"
+    farm.book(1)
+    async with farm.launcher():
+        await farm.until(lambda: farm.one("select state from maestro.launch") == "refused")
+    assert farm.one("select count(*) from maestro.host_refusal") == 0
 
 
 async def test_a_lost_answer_is_looked_into_before_the_booking_is_dropped(farm: Farm) -> None:

@@ -34,6 +34,7 @@ CANDIDATES = """
 HOST_COLUMNS = (
     "pk_host", "str_name", "pk_alloc", "pk_facility", "str_tags", "str_os", "int_thread_mode", "int_cores", "int_mem",
     "int_gpus", "int_gpu_mem", "int_cores_idle", "int_mem_idle", "int_gpus_idle", "int_gpu_mem_idle", "short_mem",
+    "refused",
 )  # fmt: skip
 HOSTS = "select {} from maestro.snapshot() as h".format(
     ", ".join("array_agg(h.{0}) as {0}".format(name) for name in HOST_COLUMNS)

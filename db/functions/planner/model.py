@@ -16,14 +16,17 @@ class Host:
 
     __slots__ = (
         "cores", "frames", "gpu_mem", "gpus", "group", "hold_cores", "hold_mem", "idle_cores", "idle_gpu_mem",
-        "idle_gpus", "idle_mem", "index", "mem", "name", "pk_alloc", "pk_host", "thread_mode", "version",
+        "idle_gpus", "idle_mem", "index", "mem", "name", "pk_alloc", "pk_host", "refused", "thread_mode", "version",
     )  # fmt: skip
 
     def __init__(
         self, index: int, pk_host: str, name: str, group: int, pk_alloc: str, thread_mode: int,
-        total: Tuple[int, int, int, int], idle: Tuple[int, int, int, int],
+        total: Tuple[int, int, int, int], idle: Tuple[int, int, int, int], refused: int = 0,
     ) -> None:  # fmt: skip
-        """`index`: the host's place in the snapshot, settles ties. total and idle: (cores, mem, gpus, gpu mem)."""
+        """`index`: the host's place in the snapshot, settles ties. total and idle: (cores, mem, gpus, gpu mem).
+
+        `refused`: points that its RQD would not start a frame of, whatever the books say is idle; 0: nothing refused.
+        """
         self.index = index
         self.pk_host = pk_host
         self.name = name
@@ -32,6 +35,9 @@ class Host:
         self.thread_mode = thread_mode
         self.cores, self.mem, self.gpus, self.gpu_mem = total
         self.idle_cores, self.idle_mem, self.idle_gpus, self.idle_gpu_mem = idle
+        self.refused = refused
+        if 0 < refused <= self.idle_cores:
+            self.idle_cores = refused - 1
         self.hold_cores = 0  # points that frames without gpus leave to waiting frames with gpus
         self.hold_mem = 0
         self.frames = 0  # booked onto it in this tick

@@ -87,6 +87,7 @@ def snapshot(rows: Sequence[Row]) -> Snapshot:
             index, row["pk_host"], row["str_name"], of_host[index], row["pk_alloc"], row["int_thread_mode"],
             (row["int_cores"], row["int_mem"], row["int_gpus"], row["int_gpu_mem"]),
             (row["int_cores_idle"], row["int_mem_idle"], row["int_gpus_idle"], row["int_gpu_mem_idle"]),
+            row.get("refused", 0),
         )
         for index, row in enumerate(rows)
     ]  # fmt: skip

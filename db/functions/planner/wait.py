@@ -24,7 +24,7 @@ NO_HOST_GATES = (*HOST_GATES, "no host", "host ", "wrong ")
 # What rules hosts out, in the order of Waits._look's counts; each is counted by itself.
 CAUSES = (
     "host too small", "idle cores", "idle memory", "idle gpus", "idle gpu memory", "reserved for another layer",
-    "kept for gpu frames", "host short of memory", "host_frame_dispatch_max",
+    "kept for gpu frames", "host short of memory", "host_frame_dispatch_max", "refused by the host",
 )  # fmt: skip
 # When no cause alone rules a host out.
 NONE_ALONE = {
@@ -49,6 +49,7 @@ class Reach:
         cores, mem, gpus, gpu_mem = [], [], [], []
         self.idle = 0  # points that are open to all
         self.short = self.full = self.busy = 0
+        self.refusing: List[int] = []  # points that hosts refused
         self.held: List[Host] = []
         self.kept: List[Host] = []  # something there waits for gpu frames
         for host in hosts:
@@ -61,6 +62,8 @@ class Reach:
             gpus.append(host.idle_gpus)
             gpu_mem.append(host.idle_gpu_mem)
             self.busy += spare[0] < host.cores
+            if host.refused:
+                self.refusing.append(host.refused)
             if host.index in held:
                 self.held.append(host)
             elif state.short_mem and host.pk_host in state.short_mem:
@@ -258,6 +261,7 @@ class Waits:
             len(reach.kept),
             reach.short,
             reach.full,
+            sum(1 for refused in reach.refusing if cores <= 0 or refused <= cores),
         )
         if small == len(reach.hosts):
             bucket = NO_HOST

@@ -1,0 +1,1 @@
+drop table if exists maestro.host_refusal, maestro.host_mark;
