@@ -1,5 +1,6 @@
 -- heartbeat_launcher: a launcher says that it lives; its claims are kept while it does.
 -- Called every few seconds by each launcher, on a connection of its own, so that no slow call delays it.
+-- It also ends a tick that hangs (end_hung_tick), for nobody else may be there to notice.
 -- Answer: {"known": false} when the row is gone (the launcher registers anew), and the settings that a launcher
 -- lives by, in seconds. Locks: its own row. Errors: none of its own.
 create or replace function maestro.heartbeat_launcher(
@@ -10,6 +11,7 @@ create or replace function maestro.heartbeat_launcher(
 language sql volatile security definer
 set search_path = pg_catalog, public, pg_temp
 as $$
+    select maestro.end_hung_tick();
     with beat as (
         update maestro.launcher as l
            set heartbeat_at = clock_timestamp(), draining = p_draining, health = p_health

@@ -20,10 +20,10 @@ declare
     v_detail text;
 begin
     if not pg_try_advisory_xact_lock(v_lock) then
+        perform maestro.end_hung_tick();
         return jsonb_build_object('status', 'locked', 'dry_run', dry_run);
     end if;
-    -- A caller that ticks inside a transaction of its own and is heard of no more must not hold up the farm.
-    perform set_config('idle_in_transaction_session_timeout', '10s', true);
+    perform maestro.guard_tick_lock();
     if maestro.setting('mode') = 'off' then
         return jsonb_build_object('status', 'off', 'dry_run', dry_run);
     end if;
@@ -44,8 +44,14 @@ begin
         when sqlstate 'QM900' then
             get stacked diagnostics v_text = pg_exception_detail;
             v_answer := v_text::jsonb;
-        -- Whatever went wrong, the next tick starts clean, and the farm's owner reads what it was.
-        when others then
+        -- Whatever went wrong, the next tick starts clean, and the farm's owner reads what it was. A cancel is obeyed,
+        -- unless it came because the tick hung.
+        when query_canceled or others then
+            if sqlstate = '57014' and clock_timestamp() < v_now
+                + make_interval(secs => maestro.setting('tick_hang_seconds')::integer)
+            then
+                raise;
+            end if;
             get stacked diagnostics v_text = message_text, v_detail = pg_exception_context;
             v_answer := jsonb_build_object(
                 'status', 'error', 'tick_id', v_tick_id, 'dry_run', dry_run, 'seed', v_seed,

@@ -303,3 +303,61 @@ def test_counter_rows_are_written_once_however_many_frames_are_booked(db: Db) ->
     assert one(db, "select n_tup_upd from pg_stat_user_tables where relname = 'folder_resource'") == 1
     assert one(db, "select n_tup_upd from pg_stat_user_tables where relname = 'subscription'") == 1
     assert one(db, "select int_cores from folder_resource where pk_folder = %s", FOLDER) == 4800
+
+
+def test_a_tick_that_hangs_is_ended_and_the_next_one_starts(db: Db, dsn: str) -> None:
+    """P65: any query made to hang; a launcher's heartbeat is enough to end it."""
+    db.execute("update maestro.setting set value = '1' where name = 'tick_hang_seconds'")
+    add_host(db, "host1")
+    add_job(db, "job", {"render": 1})
+    db.execute("create function hang() returns trigger language plpgsql as $$ begin perform pg_sleep(600); end $$")
+    db.execute("create trigger hang before insert on maestro.launch for each row execute function hang()")
+    answers: list[Any] = []
+    with psycopg.connect(dsn, autocommit=True) as other:
+        hanging = threading.Thread(target=lambda: answers.append(tick(other)))
+        hanging.start()
+        while hanging.is_alive():
+            call(db, "heartbeat_launcher", 1, False, {})
+            hanging.join(0.2)
+        assert answers[0]["status"] == "error"
+        assert "canceling statement due to user request" in answers[0]["errors"][0]["message"]
+        db.execute("drop trigger hang on maestro.launch")
+        assert tick(other)["committed"] == 1
+    assert faults(db) == []
+
+
+def test_a_row_that_somebody_keeps_locked_costs_a_tick_and_is_named(db: Db, dsn: str) -> None:
+    db.execute("update maestro.setting set value = '1' where name = 'tick_hang_seconds'")
+    add_host(db, "host1")
+    add_job(db, "job", {"render": 1})
+    with psycopg.connect(dsn) as other:
+        other.execute("select from subscription for update")
+        done = tick(db)
+        assert done["status"] == "error"
+        assert "lock timeout" in done["errors"][0]["message"]
+    assert tick(db)["committed"] == 1
+    assert faults(db) == []
+
+
+def test_a_cancelled_caller_ends_at_once(db: Db, dsn: str) -> None:
+    """Who stops a loop of ticks means it."""
+    add_host(db, "host1")
+    add_job(db, "job", {"render": 1})
+    db.execute("create function hang() returns trigger language plpgsql as $$ begin perform pg_sleep(600); end $$")
+    db.execute("create trigger hang before insert on maestro.launch for each row execute function hang()")
+    db.execute("update maestro.setting set value = '3600' where name = 'tick_hang_seconds'")
+    failed: list[str | None] = []
+
+    def ticks(own: Db) -> None:
+        try:
+            own.execute("call maestro.run(interval '1 s', interval '1 hour')")
+        except psycopg.Error as error:
+            failed.append(error.sqlstate)
+
+    with psycopg.connect(dsn, autocommit=True) as other:
+        running = threading.Thread(target=ticks, args=(other,))
+        running.start()
+        while running.is_alive():
+            db.execute("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'PgSleep'")
+            running.join(0.1)
+    assert failed == ["57014"]

@@ -13,6 +13,8 @@ COMMIT_TYPES = [
     "bigint", "timestamptz", "text[]", "text[]", "int[]", "int[]", "int[]", "bigint[]", "int[]", "bigint[]",
     "bigint[]",
 ]  # fmt: skip
+# Classes of errors that are the server's (deadlock, cancel, a lock not to be had, out of memory): they blame no layer.
+SERVER_ERRORS = ("40", "53", "54", "55", "57", "58")
 
 
 class Outcome(NamedTuple):
@@ -40,6 +42,8 @@ def book(session: Session, tick_id: int, now: str, decision: tick.Decision) -> O
             with plpy.subtransaction():
                 result = json.loads(plpy.execute(commit, [tick_id, now, *piece[:8], piece.asks])[0]["answer"])
         except plpy.SPIError as error:
+            if error.sqlstate[:2] in SERVER_ERRORS:
+                raise
             halves = tick.halves(decision, slots)
             if halves:
                 parts.extend(halves)
