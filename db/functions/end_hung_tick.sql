@@ -1,6 +1,7 @@
 -- end_hung_tick: cancels the statement of a session that holds the tick's lock for longer than tick_hang_seconds and
 -- only sleeps. Called by ticks that find the lock taken, and with each launcher's heartbeat. A session that works is
--- left alone, however long. Waits for rows end by themselves (guard_tick_lock). Result: sessions cancelled. Locks nothing.
+-- left alone, however long. Waits for rows end by themselves (guard_tick_lock). Result: sessions cancelled. Locks
+-- nothing.
 create or replace function maestro.end_hung_tick() returns integer
 language sql volatile
 set search_path = pg_catalog, pg_temp
