@@ -30,6 +30,7 @@ FINISH_GATHER_S = 0.02  # outcomes that come this close together are stored in o
 # something new ends it sooner.
 BARRED_REFUSED_S = 300.0
 BARRED_UNREACHED_S = 60.0
+FRESH_S = 5.0  # what was claimed longer ago is not sent: the booking may be gone, or its host closed
 CONNECTING_MAX = 512  # connection attempts at once: they cost little, and must not hold up calls that could be made
 
 
@@ -40,8 +41,11 @@ class Launch:
     row: dict[str, Any]
     layer: dict[str, Any]
     job: dict[str, Any]
-    give_up_at: float  # monotonic
+    claimed_at: float  # monotonic, as the others
+    give_up_at: float  # of a host that cannot be reached
+    believe_until: float  # of a host that answers questions, but no launch
     in_doubt: bool  # an attempt may have reached the host
+    sent: bool = False  # by us, and no answer that tells
     words: str = ""  # why it is still on its way
 
     @property
@@ -89,11 +93,12 @@ class LaunchDuty:
         if room <= 0 or not state.holds_claims():
             return 0
         answer = await self._claims.call("select maestro.claim_launches(%s, %s)", state.launcher_id, room)
-        give_up_at = time.monotonic() + state.confirm_seconds + state.config.launch_deadline_s
+        now = time.monotonic()
+        give_up_at = now + state.confirm_seconds + state.config.launch_deadline_s
         for row in answer["launches"]:
             launch = Launch(
-                row, answer["layers"][row["pk_layer"]], answer["jobs"][row["pk_job"]], give_up_at,
-                in_doubt=row["attempts"] > 1,
+                row, answer["layers"][row["pk_layer"]], answer["jobs"][row["pk_job"]], now, give_up_at,
+                believe_until=give_up_at - row["age_seconds"], in_doubt=row["attempts"] > 1,
             )  # fmt: skip
             self._enqueue(launch)
         return len(answer["launches"])
@@ -150,13 +155,16 @@ class LaunchDuty:
     # One host after another is independent; one host's bookings are handled in order
 
     def _enqueue(self, launch: Launch) -> None:
+        self._state.held += 1
+        if launch.row["closed"] and not launch.in_doubt:
+            self._done(launch, "refused", launch.row["closed"])
+            return
         name = launch.row["host_name"]
         target = self._state.rqds.target(name, launch.row["dial"])
         host = self._hosts.get(name)
         if host is None or host.target != target:
             host = self._hosts[name] = _Host(name, target)
         (host.to_ask if launch.in_doubt else host.to_send).append(launch)
-        self._state.held += 1
         if host.task is None:
             host.task = asyncio.create_task(self._serve(host), name=f"host {name}")
             self._active.add(host)
@@ -225,7 +233,9 @@ class LaunchDuty:
                 host.to_send.clear()
                 return True
             launch = host.to_send.popleft()
-            if not await self._send(host, launch):
+            if time.monotonic() - launch.claimed_at > FRESH_S:
+                self._done(launch, "unsent", "claimed too long ago")
+            elif not await self._send(host, launch):
                 return False
         return True
 
@@ -253,7 +263,7 @@ class LaunchDuty:
                 # Said of the frame's user it holds on every host; all else is said of the host.
                 self._done(launch, "refused", words, 0.0 if "will not run frame as" in words else BARRED_REFUSED_S)
             case Sent.DUPLICATE | Sent.UNSURE:
-                launch.in_doubt = True
+                launch.in_doubt = launch.sent = True
                 host.to_ask.append(launch)
                 if sent is Sent.UNSURE:
                     log.warning("launch unanswered", **_fields(host, launch))
@@ -291,13 +301,13 @@ class LaunchDuty:
                 case Verdict.OTHER | Verdict.LOST:
                     self._done(launch, "refused", launch.words)
                 case Verdict.NEVER | Verdict.GONE:
-                    launch.in_doubt = False
-                    if time.monotonic() >= launch.give_up_at:
+                    if launch.row["closed"]:
+                        self._done(launch, "refused", launch.row["closed"])
+                    elif launch.sent and time.monotonic() >= launch.believe_until:
                         self._done(launch, "refused", f"{launch.words}; no answer to its launch", BARRED_UNREACHED_S)
-                    elif self._state.draining.is_set():
-                        self._done(launch, "unsent", launch.words)
                     else:
-                        host.to_send.append(launch)
+                        # The next claim sees whether there still is a booking to be sent.
+                        self._done(launch, "absent", launch.words)
         if reached:
             self._doubtful.discard(host.name)
         return reached
@@ -322,7 +332,7 @@ class LaunchDuty:
     def _done(self, launch: Launch, outcome: str, words: str = "", barred_s: float = 0.0) -> None:
         """`barred_s`: how long the host gets no other of this size, refused for what the host is or has."""
         self._state.held -= 1
-        self._state.launched += outcome != "unsent"
+        self._state.launched += outcome not in ("unsent", "absent")
         self._state.metrics.launches.labels(outcome).inc()
         if outcome == "refused":
             log.warning("launch refused", error=words, host=launch.row["host_name"], frame=launch.row["frame_name"],
@@ -342,6 +352,8 @@ class LaunchDuty:
         )
         stored = {result["launch_id"] for result in batch}
         self._results = [result for result in self._results if result["launch_id"] not in stored]
+        if any(result["outcome"] in ("unsent", "absent") for result in batch):
+            self._state.wake_launch.set()
         if answer["stale"]:
             log.warning("claims were taken over", stale=answer["stale"])
             self._state.metrics.stale_claims.inc(answer["stale"])

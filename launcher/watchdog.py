@@ -1,7 +1,8 @@
 """Duty watchdog: a thread that ends the process when a duty makes no progress, for the supervisor to start a fresh one.
 
 A process that lives and does nothing looks well from outside. Other launchers take over its claims meanwhile. Under
-systemd the unit's own watchdog is fed from here, so that a frozen process is noticed as well.
+systemd the unit's own watchdog is fed from here, so that a frozen process is noticed as well. When the whole process
+was stopped (a suspended machine, SIGSTOP), so was this thread: its duties then have the full limit again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from launcher.state import State
 
 EXIT_STATUS = 70  # EX_SOFTWARE: an inner fault
 CHECK_S = 1.0
+LATE_S = 5.0  # a check that comes so much later than it should: nothing of the process ran meanwhile
 
 
 def stuck(beats: dict[str, float], now: float, limit_s: float) -> str | None:
@@ -33,6 +35,8 @@ class Watchdog:
         self._state = state
         self._limit_s = state.config.watchdog_s or math.inf
         self._stop = threading.Event()
+        self._looked_at = time.monotonic()
+        self._awake_since = -math.inf
 
     def start(self) -> None:
         if self._limit_s < math.inf or os.environ.get("WATCHDOG_USEC"):
@@ -41,9 +45,18 @@ class Watchdog:
     def stop(self) -> None:
         self._stop.set()
 
+    def look(self, now: float) -> str | None:
+        """Name of a duty that is stuck; called every CHECK_S."""
+        if now - self._looked_at > CHECK_S + LATE_S:
+            log.warning("the process stood still", seconds=round(now - self._looked_at, 1))
+            self._awake_since = now
+        self._looked_at = now
+        beats = {duty: max(at, self._awake_since) for duty, at in dict(self._state.beats).items()}
+        return stuck(beats, now, self._limit_s)
+
     def _watch(self) -> None:
         while not self._stop.wait(CHECK_S):
-            duty = stuck(dict(self._state.beats), time.monotonic(), self._limit_s)
+            duty = self.look(time.monotonic())
             if duty is None:
                 notify("WATCHDOG=1")
                 continue

@@ -32,6 +32,7 @@ class Fault(enum.Enum):
     REFUSE = "refuse"  # answers every launch as RQD does without idle cores
     HANG = "hang"  # does nothing, answers nothing
     LOSE_ANSWER = "lose answer"  # does what it is told, answers nothing to a launch
+    IGNORE_LAUNCHES = "ignore launches"  # answers everything but launches, which it does not do either
     DEAD = "dead"  # answers every call as a host without RQD
 
 
@@ -134,6 +135,8 @@ class FakeRqd(rqd_pb2_grpc.RqdInterfaceServicer):  # type: ignore[misc]
     async def LaunchFrame(self, request: rqd_pb2.RqdStaticLaunchFrameRequest, context: Any) -> Any:
         host = await self._called(context)
         frame = request.run_frame
+        if host.fault is Fault.IGNORE_LAUNCHES:
+            await asyncio.Event().wait()
         if host.fault is Fault.REFUSE:
             await self._refuse(context, self.refusal)
         if frame.frame_id in host.running:

@@ -2,15 +2,17 @@
 -- Called by the launchers' launch duty, any number of them at once; answered by finish_launches. Oldest first.
 -- Taken: ready rows, and claimed rows whose claim is older than launch_claim_seconds and whose launcher fell silent
 -- (a living launcher with a slow call keeps its claim). `attempts` above 1 means that an earlier attempt may have
--- reached the host: ask it before sending. Rows whose booking is gone (proc deleted, holds another frame, frame no
--- longer RUNNING) are deleted on the way.
+-- reached the host: ask it before sending. `closed` says why the host takes no new frames any more (it was locked, or
+-- fell, after the booking): what it does not run already is to be refused, not sent. Rows whose booking is gone (proc
+-- deleted, holds another frame, frame no longer RUNNING) are deleted on the way.
 -- Locks: launch rows, those that another session holds are skipped; nothing else. Errors: none of its own.
 create or replace function maestro.claim_launches(p_launcher_id bigint, p_max integer) returns jsonb
 language plpgsql volatile security definer
 set search_path = pg_catalog, public, pg_temp
 -- A plan kept from an empty outbox would loop over a full one.
 set plan_cache_mode = force_custom_plan
--- A few hundred rows are joined by their keys; the tables are large and their statistics lag behind.
+-- A few hundred rows are joined by their keys; the tables are large and their statistics lag behind. So no part of
+-- the statement may be joined to another part, which have no keys.
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_seqscan = off
@@ -20,7 +22,7 @@ declare
     v_answer jsonb;
 begin
     with picked as materialized (
-        select l.launch_id, l.pk_proc, l.pk_frame, l.state = 'claimed' as reclaimed
+        select l.launch_id, l.pk_proc, l.pk_frame, l.attempts + 1 as attempts, l.created_at
           from maestro.launch as l
          where l.state = 'ready'
             or (l.state = 'claimed' and l.claimed_at < v_expired and not maestro.launcher_is_alive(l.claimed_by))
@@ -28,29 +30,41 @@ begin
          limit p_max
            for update skip locked
     ),
-    booked as materialized (
-        select k.launch_id, k.reclaimed, p.pk_proc, p.pk_frame, p.pk_layer, p.pk_job, p.int_cores_reserved,
-               p.int_mem_reserved, p.int_gpus_reserved, p.int_gpu_mem_reserved, p.b_local,
-               f.str_name as frame_name, f.int_number as frame_number, h.str_name as host_name, d.target as dial
+    looked_up as materialized (
+        select k.launch_id, k.attempts, k.created_at, b.*
           from picked as k
-          join proc as p on p.pk_proc = k.pk_proc and p.pk_frame = k.pk_frame
-          join frame as f on f.pk_frame = p.pk_frame and f.str_state = 'RUNNING'
-          join host as h on h.pk_host = p.pk_host
-          left join maestro.host_dial as d on d.str_name = h.str_name
+          left join lateral (
+              select p.pk_proc, p.pk_frame, p.pk_layer, p.pk_job, p.int_cores_reserved, p.int_mem_reserved,
+                     p.int_gpus_reserved, p.int_gpu_mem_reserved, p.b_local, f.str_name as frame_name,
+                     f.int_number as frame_number, h.str_name as host_name, d.target as dial,
+                     case
+                         -- Who works at a machine books it locally, locked or not.
+                         when p.b_local then null
+                         when h.str_lock_state <> 'OPEN' then 'the host is ' || h.str_lock_state
+                         when hs.str_state <> 'UP' then 'the host is ' || hs.str_state
+                     end as closed
+                from proc as p
+                join frame as f on f.pk_frame = p.pk_frame and f.str_state = 'RUNNING'
+                join host as h on h.pk_host = p.pk_host
+                left join host_stat as hs on hs.pk_host = h.pk_host
+                left join maestro.host_dial as d on d.str_name = h.str_name
+               where p.pk_proc = k.pk_proc and p.pk_frame = k.pk_frame
+          ) as b on true
+    ),
+    booked as materialized (
+        select u.* from looked_up as u where u.pk_proc is not null
     ),
     obsolete as (
         delete from maestro.launch as l
-         using picked as k
-         where l.launch_id = k.launch_id
-           and not exists (select from booked as b where b.launch_id = k.launch_id)
+         using looked_up as u
+         where l.launch_id = u.launch_id and u.pk_proc is null
     ),
     claimed as (
         update maestro.launch as l
-           set state = 'claimed', claimed_by = p_launcher_id, claimed_at = clock_timestamp(),
-               attempts = l.attempts + 1, error = null
+           set state = 'claimed', claimed_by = p_launcher_id, claimed_at = clock_timestamp(), attempts = b.attempts,
+               error = null
           from booked as b
          where l.launch_id = b.launch_id
-        returning l.launch_id, l.attempts
     ),
     layers as (
         select jsonb_object_agg(y.pk_layer, jsonb_build_object(
@@ -105,11 +119,11 @@ begin
                               'gpus', b.int_gpus_reserved,
                               'gpu_mem', b.int_gpu_mem_reserved,
                               'local', b.b_local,
-                              'attempts', c.attempts,
-                              'reclaimed', b.reclaimed
+                              'attempts', b.attempts,
+                              'closed', b.closed,
+                              'age_seconds', extract(epoch from now() - b.created_at)
                           ) order by b.launch_id)
                      from booked as b
-                     join claimed as c using (launch_id)
                ), '[]'),
                'layers', coalesce((select y.list from layers as y), '{}'),
                'jobs', coalesce((select j.list from jobs as j), '{}')

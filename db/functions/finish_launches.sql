@@ -6,6 +6,7 @@
 --             size (see refuse_sizes)
 --   retry     back to ready, for any launcher; the next one asks the host before it sends
 --   unsent    back to ready as if never claimed: nothing has been sent
+--   absent    back to ready as if never sent: the host was asked, and certainly does not have it
 -- Only rows that this launcher holds change; the others were reclaimed meanwhile and are counted as stale.
 -- Locks: the launch rows in order of launch_id, the tick's lock, host_refusal rows, then as maestro.unbook.
 -- Errors: QM001 for an outcome that does not exist.
@@ -22,13 +23,13 @@ declare
 begin
     select r.outcome into v_bad
       from jsonb_to_recordset(p_results) as r (outcome text)
-     where r.outcome is null or r.outcome not in ('launched', 'refused', 'retry', 'unsent')
+     where r.outcome is null or r.outcome not in ('launched', 'refused', 'retry', 'unsent', 'absent')
      limit 1;
     if found then
         raise exception using
             errcode = 'QM001',
             message = format('launch outcome cannot be %L', v_bad),
-            hint = 'Allowed: launched, refused, retry, unsent.';
+            hint = 'Allowed: launched, refused, retry, unsent, absent.';
     end if;
 
     select coalesce(array_agg(held.launch_id), '{}'),
@@ -68,7 +69,7 @@ begin
 
     update maestro.launch as l
        set state = case r.outcome when 'refused' then 'refused' else 'ready' end,
-           attempts = l.attempts - case r.outcome when 'unsent' then 1 else 0 end,
+           attempts = case r.outcome when 'absent' then 0 when 'unsent' then l.attempts - 1 else l.attempts end,
            claimed_by = null, claimed_at = null, error = left(r.error, 1000)
       from jsonb_to_recordset(p_results) as r (launch_id bigint, outcome text, error text)
      where l.launch_id = r.launch_id and r.outcome <> 'launched' and l.launch_id = any(v_ids);
@@ -77,5 +78,6 @@ begin
 end
 $$;
 comment on function maestro.finish_launches(bigint, jsonb) is
-    'Stores launch outcomes ([{"launch_id", "outcome": launched|refused|retry|unsent, "error", "barred_s"}]) of rows that the '
-    'launcher holds; returns {"finished", "unbooked", "stale"}. A refusal undoes the booking without a retry spent.';
+    'Stores launch outcomes ([{"launch_id", "outcome": launched|refused|retry|unsent|absent, "error", "barred_s"}]) of '
+    'rows that the launcher holds; returns {"finished", "unbooked", "stale"}. A refusal undoes the booking without a '
+    'retry spent.';

@@ -8,8 +8,10 @@ import time
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from launcher.state import State
-from sim.fake_rqd import Exit, Fault
+from sim.fake_rqd import Exit, FakeRqd, Fault
 from tests.launcher.farm import Farm, process
 
 
@@ -206,6 +208,83 @@ async def test_a_launch_whose_booking_is_gone_is_not_sent(farm: Farm) -> None:
     async with farm.launcher():
         await farm.until(lambda: farm.one("select count(*) from maestro.launch") == 0)
     assert not farm.fake.launches
+
+
+async def test_a_booking_that_goes_while_its_launch_is_in_doubt_is_not_sent_again(farm: Farm) -> None:
+    await farm.start()
+    farm.set("launch_confirm_seconds", 60)
+    host = farm.fake.host("h0")
+    host.fault = Fault.HANG
+    farm.book(1)
+    async with farm.launcher() as daemon:
+        await farm.until(lambda: daemon.launch.in_doubt() == 1)
+        farm.one("select maestro.unbook(array(select pk_proc from proc), 299)")
+        host.fault = Fault.NONE
+        await farm.until(lambda: farm.one("select count(*) from maestro.launch") == 0)
+    assert not farm.fake.launches
+    farm.check()
+
+
+async def test_a_launch_that_waited_long_for_its_host_is_claimed_anew_before_it_is_sent(
+    farm: Farm, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launcher.launch.FRESH_S", 0.5)
+    await farm.start(hosts=0)
+    farm.set("launch_confirm_seconds", 60)
+    farm.add_host("late", target=f"127.0.0.1:{unused_tcp_port}")
+    farm.book(2)
+    late = FakeRqd()
+    async with farm.launcher() as daemon:
+        await farm.until(lambda: daemon.state.held == 2)
+        farm.one("select maestro.unbook(array(select min(pk_proc) from proc), 299)")
+        await asyncio.sleep(0.6)  # what was claimed is old by now
+        await late.start(f"127.0.0.1:{unused_tcp_port}")
+        await farm.until(lambda: farm.open_launches() == 0)
+    await late.stop()
+    assert [proc for _, _, proc in late.launches] == [farm.one("select pk_proc from proc")]
+    assert farm.states() == {"RUNNING": 1, "WAITING": 1}
+    farm.check()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("update host set str_lock_state = 'NIMBY_LOCKED'", "the host is NIMBY_LOCKED"),
+        ("update host_stat set str_state = 'REBOOT_WHEN_IDLE'", "the host is REBOOT_WHEN_IDLE"),
+    ],
+)
+async def test_a_host_that_closed_between_booking_and_launch_gets_no_launch(farm: Farm, change: str, said: str) -> None:
+    await farm.start()
+    farm.book(2)
+    farm.db.execute(change)
+    async with farm.launcher():
+        await farm.until(lambda: farm.open_launches() == 0)
+    assert not farm.fake.launches
+    assert farm.db.execute("select str_state, int_retries from frame").fetchall() == [("WAITING", 0)] * 2
+    assert farm.one("select array_agg(distinct error) from maestro.launch") == [said]
+    farm.check()
+
+
+async def test_a_closed_host_keeps_what_it_runs_already(farm: Farm) -> None:
+    await farm.start()
+    farm.book(1)
+    await _start_by_hand(farm, resource_id=farm.one("select pk_proc from proc"))
+    farm.db.execute("update maestro.launch set attempts = 1")
+    farm.db.execute("update host set str_lock_state = 'LOCKED'")
+    async with farm.launcher():
+        await farm.until(lambda: farm.open_launches() == 0)
+    assert farm.states() == {"RUNNING": 1}
+
+
+async def test_a_host_that_answers_no_launch_is_believed_for_a_while_only(farm: Farm) -> None:
+    await farm.start()
+    farm.fake.host("h0").fault = Fault.IGNORE_LAUNCHES
+    farm.book(1)
+    async with farm.launcher():
+        await farm.until(lambda: farm.one("select state from maestro.launch") == "refused")
+    assert "no answer to its launch" in farm.one("select error from maestro.launch")
+    assert farm.states() == {"WAITING": 1}
+    farm.check()
 
 
 async def test_a_launcher_whose_heartbeat_is_late_sends_nothing(farm: Farm) -> None:

@@ -6,13 +6,15 @@ import asyncio
 import re
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from db.cluster import ROOT
-from launcher.watchdog import EXIT_STATUS, stuck
+from launcher.daemon import Daemon
+from launcher.watchdog import EXIT_STATUS, Watchdog, stuck
 from sim.fake_rqd import Fault
 from tests.launcher.farm import Farm, process
 
@@ -173,3 +175,15 @@ def test_the_duty_longest_without_progress_is_named() -> None:
     assert stuck(beats, now=110.0, limit_s=12.0) == "heartbeat"
     assert stuck(beats, now=110.0, limit_s=20.0) is None
     assert stuck(beats, now=110.1, limit_s=20.0) == "heartbeat"
+
+
+async def test_a_process_that_stood_still_as_a_whole_gives_its_duties_their_time_again(farm: Farm) -> None:
+    state = Daemon(replace(farm.config, watchdog_s=20.0), farm.dsn).state
+    watchdog = Watchdog(state)
+    start = time.monotonic()
+    state.beats = {"launch": start}
+    assert watchdog.look(start + 1) is None
+    assert watchdog.look(start + 3600) is None  # it was suspended, and nothing can have beaten
+    for second in range(1, 20):
+        assert watchdog.look(start + 3600 + second) is None
+    assert watchdog.look(start + 3621) == "launch"
