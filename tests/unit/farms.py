@@ -15,7 +15,7 @@ from planner.model import Busy, Caps, Host, Layer, Limit, Peaks, Reservation, Se
 GIB = 1 << 20  # KiB
 CLASSES = [(400, 8 * GIB, 0, 0), (800, 16 * GIB, 0, 0), (1600, 24 * GIB, 2, 8 * GIB), (250, 3 * GIB, 0, 0)]
 
-HostSpec = tuple[int, str, int, tuple[int, int, int, int], tuple[int, int, int, int]]
+HostSpec = tuple[int, str, int, tuple[int, int, int, int], tuple[int, int, int, int], int]
 
 
 class Farm(NamedTuple):
@@ -30,8 +30,8 @@ class Farm(NamedTuple):
 
     def hosts(self) -> list[Host]:
         return [
-            Host(index, f"host{index}", f"host{index}", group, alloc, mode, total, idle)
-            for index, (group, alloc, mode, total, idle) in enumerate(self.host_specs)
+            Host(index, f"host{index}", f"host{index}", group, alloc, mode, total, idle, refused)
+            for index, (group, alloc, mode, total, idle, refused) in enumerate(self.host_specs)
         ]
 
 
@@ -52,7 +52,8 @@ def make_hosts(random: Random, count: int) -> list[HostSpec]:
                 random.randint(0, gpus),
                 random.randint(0, gpu_mem // GIB) * GIB,
             )
-        found.append((group, f"alloc{group % 2}", random.choice((0, 0, 0, 1, 2)), total, idle))
+        found.append((group, f"alloc{group % 2}", random.choice((0, 0, 0, 1, 2)), total, idle,
+                      random.choice((0,) * 6 + (100, 300))))  # fmt: skip
     return found
 
 

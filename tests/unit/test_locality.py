@@ -60,6 +60,16 @@ def test_warmth_ends_at_the_window_and_with_a_window_of_zero() -> None:
         assert [(p.host, p.warmth) for p in made.placements] == [(0, COLD)]
 
 
+def test_c_has_lost_its_pull_after_seven_rounds_of_ten_frames_of_a_and_b() -> None:
+    """The reference's example: A and B book ten frames a round on the host that C has left; the window is 64."""
+    pulls = []
+    for rounds in range(8):
+        made = run([host(0, cores=32), host(1, cores=32)], [layer(2)._replace(order=0)],
+                   state=State(warm={"layer2": {"host1": 10 * rounds}}))  # fmt: skip
+        pulls.append(-made.placements[0].terms.locality)
+    assert pulls == [8.0 * (1 - rounds * 10 / 64) for rounds in range(7)] + [0.0]
+
+
 def test_live_tenants_outrank_a_layer_that_comes_back() -> None:
     """A and B live on the 32-core host, C left it 30 frames ago: C's pull is decayed, the tenants' is full."""
     state = State(

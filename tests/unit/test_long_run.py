@@ -8,21 +8,37 @@ from typing import NamedTuple
 import pytest
 
 from planner import tick
-from planner.model import Busy, Caps, Host, Layer, Limit, Peaks, Plan, Settings, Share, State
+from planner.model import (
+    THREAD_ALL,
+    THREAD_VARIABLE,
+    Busy,
+    Caps,
+    Host,
+    Layer,
+    Limit,
+    Peaks,
+    Plan,
+    Settings,
+    Share,
+    State,
+)
 from planner.plan import plan
 from planner.size import fits_empty
 
 GIB = 1 << 20  # KiB
 TICK_S = 10.0
 SPECS = (  # cores, GiB, gpus, GiB of gpu memory, group
-    [(16, 56, 0, 0, 0)] * 6 + [(32, 116, 0, 0, 1)] * 3 + [(16, 64, 2, 16, 2)] * 2 + [(64, 248, 0, 0, 3)] * 2
-)
-ALLOC = {0: "farm", 1: "farm", 2: "gpus", 3: "farm"}
+    [(16, 56, 0, 0, 0)] * 5 + [(32, 116, 0, 0, 1)] * 3 + [(16, 64, 2, 16, 2)] * 2 + [(64, 248, 0, 0, 3)] * 2
+    + [(16, 56, 0, 0, 4), (16, 56, 0, 0, 5)]
+)  # fmt: skip
+ALLOC = {0: "farm", 1: "farm", 2: "gpus", 3: "farm", 4: "farm", 5: "farm"}
+MODES = {4: THREAD_ALL, 5: THREAD_VARIABLE}
+ASK = 40 * GIB  # of frames that failed for memory
 SHOWS = ("big", "small", "fifo")
 LIMITS = ("renderer", "node seats")
 KNOBS = Settings(
     reservation_block_seconds=120, fifo_shows=frozenset({"fifo"}), layer_candidates_per_group_max=30,
-    locality_window_frames=16,
+    locality_window_frames=16, host_frame_dispatch_max=40, job_frame_dispatch_max=20,
 )  # fmt: skip
 PATIENCE = 2000  # ticks that a layer may wait for its next frame: low priorities share licences with many
 
@@ -55,6 +71,8 @@ class Farm:
         self.odometer = [0] * len(SPECS)
         self.left: dict[str, dict[str, int]] = {}  # layer -> host -> odometer when it left
         self.state = State()
+        self.asking: dict[str, int] = {}  # layer -> frames that failed for memory and wait
+        self.asked: dict[str, int] = {}  # layer -> tick of the last booking of such a frame, or of its failure
         self.made = 0
         self.booked = self.backfilled = self.granted = self.longest = self.finished = 0
 
@@ -64,7 +82,7 @@ class Farm:
         name = f"layer{self.made}"
         self.made += 1
         kind = random.random()
-        cores, gpus, gpu_mem, groups = random.choice((100, 100, 200, 400, 50)), 0, 0, {0, 1, 2, 3}
+        cores, gpus, gpu_mem, groups = random.choice((100, 100, 200, 400, 50)), 0, 0, {0, 1, 2, 3, 4, 5}
         mem = random.choice((1, 2, 6, 20)) * GIB
         if kind < 0.03:
             cores, mem = 6400, 64 * GIB
@@ -77,10 +95,13 @@ class Farm:
             mem = 200 * GIB
         plain = 0 < cores < 1000 and not gpus and not gpu_mem and mem < 200 * GIB
         pinned = frozenset({random.randrange(len(SPECS))}) if plain and random.random() < 0.08 else None
+        threadable = random.random() < 0.8 and cores != 50
+        if not threadable:
+            groups -= {4}
         self.work[name] = Layer(
             0, name, f"job{number % 5}", random.choice(SHOWS), "folder", random.choice((-3, 1, 20, 50, 100)),
-            random.randint(1, 40 if plain else 4), cores, 0, mem, gpus, gpu_mem,
-            random.random() < 0.8 and cores != 50, frozenset() if pinned else frozenset(groups), pinned, (),
+            random.randint(1, 40 if plain else 4), cores, random.choice((0, 0, 0, 400)) if cores <= 400 else 0, mem,
+            gpus, gpu_mem, threadable, frozenset() if pinned else frozenset(groups), pinned, (),
             selfish=random.random() < 0.05, job_started_s=self.now_s, dispatch_order=number,
         )  # fmt: skip
         self.run_s[name] = random.choice((5.0, 40.0, 120.0, 300.0))
@@ -98,7 +119,9 @@ class Farm:
                 total[0] - sum(proc.cores for proc in taken), total[1] - sum(proc.mem for proc in taken),
                 total[2] - sum(proc.gpus for proc in taken), total[3] - sum(proc.gpu_mem for proc in taken),
             )  # fmt: skip
-            found.append(Host(index, f"host{index}", f"host{index}", group, ALLOC[group], 0, total, idle))
+            refused = 200 if self.random.random() < 0.01 else 0
+            mode = MODES.get(group, 0)
+            found.append(Host(index, f"host{index}", f"host{index}", group, ALLOC[group], mode, total, idle, refused))
         return found
 
     def caps(self) -> Caps:
@@ -130,9 +153,7 @@ class Farm:
             on = live.setdefault(proc.layer, {})
             on[f"host{proc.host}"] = on.get(f"host{proc.host}", 0) + 1
             end_s = proc.ends_s if self.done.get(proc.layer) else float("inf")
-            ready.setdefault(f"host{proc.host}", []).append(
-                Busy(end_s, proc.cores, proc.mem, proc.gpus, proc.gpu_mem)
-            )
+            ready.setdefault(f"host{proc.host}", []).append(Busy(end_s, proc.cores, proc.mem, proc.gpus, proc.gpu_mem))
         warm = {
             name: {host: self.odometer[int(host[4:])] - at for host, at in places.items()}
             for name, places in self.left.items()
@@ -148,15 +169,21 @@ class Farm:
         names = [f"host{n}" for n in range(len(SPECS))] if wanted is None else wanted
         return known._replace(ready={name: tuple(ready.get(name, ())) for name in names})
 
-    def end_frames(self) -> None:
+    def end_frames(self, number: int) -> None:
         for proc in [proc for proc in self.procs if proc.ends_s <= self.now_s]:
             self.procs.remove(proc)
+            layer = self.work[proc.layer]
+            if self.random.random() < 0.01 and layer.mem_min < ASK and layer.pinned is None and layer.gpus_min == 0:
+                self.work[proc.layer] = layer._replace(waiting=layer.waiting + 1)
+                self.asking[proc.layer] = self.asking.get(proc.layer, 0) + 1
+                self.asked.setdefault(proc.layer, number)
+                continue
             self.done[proc.layer] = self.done.get(proc.layer, 0) + 1
             if not any(one.layer == proc.layer and one.host == proc.host for one in self.procs):
                 self.left.setdefault(proc.layer, {})[f"host{proc.host}"] = self.odometer[proc.host]
             if not self.work[proc.layer].waiting and not any(one.layer == proc.layer for one in self.procs):
                 self.finished += 1
-                for memory in (self.work, self.left, self.since, self.done, self.bound):
+                for memory in (self.work, self.left, self.since, self.done, self.bound, self.asking, self.asked):
                     memory.pop(proc.layer, None)  # type: ignore[attr-defined]
 
     def meddle(self) -> None:
@@ -173,7 +200,7 @@ class Farm:
     def step(self, number: int) -> None:
         """One tick, its bookings and what must hold after it."""
         self.now_s += TICK_S
-        self.end_frames()
+        self.end_frames(number)
         while sum(1 for layer in self.work.values() if layer.waiting) < 24:
             self.arrive(number)
         if self.random.random() < 0.05:
@@ -181,10 +208,14 @@ class Farm:
         running: dict[str, int] = {}
         for proc in self.procs:
             running[proc.layer] = running.get(proc.layer, 0) + 1
-        layers = [
-            layer._replace(order=order, running=running.get(layer.pk_layer, 0))
-            for order, layer in enumerate(layer for layer in self.work.values() if layer.waiting)
-        ]
+        layers = []
+        for layer in self.work.values():
+            asking = self.asking.get(layer.pk_layer, 0)
+            for part in (
+                layer._replace(waiting=layer.waiting - asking), layer._replace(waiting=asking, mem_min=ASK, ask=ASK)
+            ):  # fmt: skip
+                if part.waiting:
+                    layers.append(part._replace(order=len(layers), running=running.get(layer.pk_layer, 0)))
         hosts, caps, known = self.hosts(), self.caps(), self.known(layers)
         made = plan(hosts, layers, caps, KNOBS, number, lambda: False, known)
         self.check(made, hosts, layers, caps)
@@ -200,6 +231,10 @@ class Farm:
             self.odometer[placement.host] += 1
             self.work[name] = self.work[name]._replace(waiting=self.work[name].waiting - 1)
             self.since[name] = number
+            if layers[placement.layer].ask:
+                self.asking[name] -= 1
+                self.asked[name] = number
+                assert placement.ask.mem >= ASK
         for one in made.grants:
             assert one.pk_host not in {held.pk_host for held in self.state.reservations} - set(made.releases)
         kept = tuple(held for held in self.state.reservations if held.pk_host not in made.releases)
@@ -239,14 +274,16 @@ class Farm:
             name = layer.pk_layer
             if layer.gates:
                 self.since[name] = number
+                self.asked.pop(name, None)
                 continue
             able = any(
                 fits_empty(layer, host) and (host.group in layer.groups or host.index in (layer.pinned or ()))
                 for host in hosts
             )
             if able:
-                self.longest = max(self.longest, number - self.since[name])
-                assert number - self.since[name] <= PATIENCE, f"{layer} starves"
+                waited = number - (self.asked.setdefault(name, number) if layer.ask else self.since[name])
+                self.longest = max(self.longest, waited)
+                assert waited <= PATIENCE, f"{layer} starves"
 
 
 def run(seed: int, ticks: int) -> Farm:

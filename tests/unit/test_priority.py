@@ -125,3 +125,13 @@ def test_a_tick_out_of_time_keeps_what_it_placed_and_says_so() -> None:
     made = plan(hosts, [layer(0, waiting=1000)], caps(), Settings(), 1, lambda: next(asked))
     assert made.out_of_time
     assert 0 < len(made.placements) < 1000
+
+
+def test_a_frame_that_no_host_can_hold_charges_nothing_and_holds_up_nobody() -> None:
+    """P25: hosts of 1 and 2 cores; caps that 1.5 would fill never keep 0.5 from starting."""
+    for seed in range(50):
+        hosts = [host(0, cores=1), host(1, cores=2, idle=1)]
+        layers = [layer(0, cores=1.5, waiting=9, priority=1000, job="j"), layer(1, cores=0.5, waiting=9, job="j")]
+        shares = {("show", "alloc"): Share(100, 200, 0)}
+        made = run(hosts, layers, caps(jobs={"j": (200, 0)}, shows=shares), seed=seed)
+        assert by_layer(made) == {1: 4}
