@@ -39,7 +39,8 @@ def bench() -> None:
 
     Each runs on a private PostgreSQL cluster of its own, with fsync on, which is destroyed at the end.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # SIGINT too: a shell that starts it in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
 
 

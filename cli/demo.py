@@ -25,7 +25,8 @@ def demo(frames: int, keep: bool, stop: bool, as_json: bool) -> None:
     Starts the private PostgreSQL cluster, installs Maestro, has pg_cron tick, starts a launcher and three RQDs, and
     submits a film of N frames and a contact sheet that depends on them. The pictures stay in var/demo/pictures.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # SIGINT too: a shell that starts it in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     console = Console(stderr=True)
     if stop:

@@ -26,7 +26,8 @@ STYLES = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE:
 @click.group()
 def sim() -> None:
     """Simulated hosts against the real scheduler: real ticks, real launcher, real reports."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # SIGINT too: a shell that starts it in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
 
 

@@ -43,7 +43,7 @@ def function_steps() -> list[Step]:
     is_view = re.compile(r"^create or replace view", re.MULTILINE)
     ordered = [p for p in files if not is_view.search(texts[p])] + [p for p in files if is_view.search(texts[p])]
     steps = [Step(f"function {path.stem}", texts[path]) for path in ordered]
-    steps.insert(0, Step("planner modules", embed.statement()))
+    steps[:0] = [Step("planner modules", sql) for sql in embed.statements()]
     steps.append(Step("settings", "select maestro.define_settings()"))
     steps.append(Step("grants", (FUNCTIONS / "grants.sql").read_text()))
     return steps

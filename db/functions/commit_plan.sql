@@ -137,11 +137,10 @@ begin
         left join maestro.layer_mark as m on m.pk_layer = l.pk_layer
     ),
     picked as materialized (
-        select
-            w.layer, w.pk_layer, w.pk_show, w.first_order, f.at, f.int_version, f.int_dispatch_order,
-            row_number() over (partition by w.layer) as turn
+        select w.layer, w.pk_layer, w.pk_show, w.first_order, f.at, f.int_version, f.int_dispatch_order, f.turn
         from wanted as w
         cross join lateral (
+<<<<<<< HEAD
             select f.ctid as at, f.int_version, f.int_dispatch_order
             from frame as f
             where f.pk_layer = w.pk_layer and f.int_dispatch_order >= w.first_order and f.str_state = 'WAITING'
@@ -149,6 +148,17 @@ begin
             order by f.int_dispatch_order, f.int_layer_order
             limit w.frames
             for no key update skip locked
+=======
+            select f.*, row_number() over () as turn
+            from (
+                select f.ctid as at, f.int_version, f.int_dispatch_order
+                from frame as f
+                where f.pk_layer = w.pk_layer and f.int_dispatch_order >= w.first_order and f.str_state = 'WAITING'
+                order by f.int_dispatch_order, f.int_layer_order
+                limit w.frames
+                for no key update skip locked
+            ) as f
+>>>>>>> 1ccdfef (Less work around a fill: code compiled at install, floats as text, no loops over tables that look empty)
         ) as f
     ),
     -- The frames are locked, so their row addresses hold until the update: it needs no index. State and version are

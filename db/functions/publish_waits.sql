@@ -6,18 +6,22 @@ create or replace function maestro.publish_waits(
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_mergejoin = off
+-- A table that was never analysed looks empty: looped over, it would be read once a row.
+set enable_nestloop = off
 as $$
 begin
     delete from maestro.layer_wait as w
     where not exists (select from unnest(p_layers) as n (pk_layer) where n.pk_layer = w.pk_layer);
 
-    insert into maestro.layer_wait as w (pk_layer, reason, reasons, tick_id)
+    -- Two statements, since "on conflict" would cost each new row an extra log record; the tick's lock keeps others out.
+    update maestro.layer_wait as w set reason = n.reason, reasons = n.reasons::jsonb, tick_id = p_tick_id
+    from unnest(p_layers, p_reasons, p_all_reasons) as n (pk_layer, reason, reasons)
+    where w.pk_layer = n.pk_layer and (w.reason <> n.reason or w.reasons <> n.reasons::jsonb);
+
+    insert into maestro.layer_wait (pk_layer, reason, reasons, tick_id)
     select n.pk_layer, n.reason, n.reasons::jsonb, p_tick_id
     from unnest(p_layers, p_reasons, p_all_reasons) as n (pk_layer, reason, reasons)
-    left join maestro.layer_wait as o on o.pk_layer = n.pk_layer
-    where o.pk_layer is null or o.reason <> n.reason or o.reasons <> n.reasons::jsonb
-    on conflict (pk_layer) do update set
-        reason = excluded.reason, reasons = excluded.reasons, tick_id = excluded.tick_id;
+    where not exists (select from maestro.layer_wait as o where o.pk_layer = n.pk_layer);
 end
 $$;
 comment on function maestro.publish_waits(bigint, text [], text [], text []) is

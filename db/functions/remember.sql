@@ -16,6 +16,8 @@ language plpgsql
 set search_path = pg_catalog, public, pg_temp
 set jit = off
 set enable_mergejoin = off
+-- A table that was never analysed looks empty: looped over, it would be read once a row.
+set enable_nestloop = off
 as $$
 begin
     if cardinality(p_releases) > 0 then
@@ -52,9 +54,13 @@ begin
     end if;
 
     if cardinality(p_hosts) > 0 then
-        insert into maestro.odometer as o (pk_host, frames)
-        select b.pk_host, b.frames from unnest(p_hosts, p_frames) as b (pk_host, frames)
-        on conflict (pk_host) do update set frames = o.frames + excluded.frames;
+        update maestro.odometer as o set frames = o.frames + b.frames
+        from unnest(p_hosts, p_frames) as b (pk_host, frames)
+        where o.pk_host = b.pk_host;
+        insert into maestro.odometer (pk_host, frames)
+        select b.pk_host, b.frames
+        from unnest(p_hosts, p_frames) as b (pk_host, frames)
+        where not exists (select from maestro.odometer as o where o.pk_host = b.pk_host);
     end if;
 
     if cardinality(p_booked_layers) > 0 and exists (select from maestro.limit_probe) then

@@ -179,7 +179,7 @@ def test_old_ticks_placements_faults_and_refusals_are_forgotten(db: Db) -> None:
         " from unnest(array[30, 25, 1]) h"
     )
     db.execute(
-        "insert into maestro.tick_plan select tick_id, '{l}', '{h}', '{1}', '{1}', '{1}', '{1}', '{booked}'"
+        "insert into maestro.tick_plan select tick_id, '{l}', '{h}', '{1}', '{1}', '{1}'"
         " from maestro.tick"
     )
     db.execute("insert into maestro.fault (at, kind, detail) values (now() - interval '2 days', 'k', '{}')")

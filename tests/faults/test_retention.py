@@ -20,8 +20,8 @@ def test_after_seven_days_the_tick_log_holds_a_day(db: Db) -> None:
         " select t, 1, 'planned' from generate_series(now() - interval '7 days', now(), interval '10 s') as t"
     )
     db.execute(
-        "insert into maestro.tick_plan (tick_id, layers, hosts, layer, host, frames, score, outcome)"
-        " select tick_id, '{a}', '{h}', '{1}', '{1}', '{1}', '{1}', '{committed}' from maestro.tick"
+        "insert into maestro.tick_plan (tick_id, layers, hosts, layer, host, frames)"
+        " select tick_id, '{a}', '{h}', '{1}', '{1}', '{1}' from maestro.tick"
     )
     db.execute(
         "insert into maestro.fault (at, kind, detail)"

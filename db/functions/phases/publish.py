@@ -7,15 +7,17 @@ from typing import Any, Dict, List
 from phases.book import Outcome
 from phases.session import Session
 from planner import tick
-from planner.model import Layer, Plan, Settings
+from planner.model import COLD, Layer, Plan, Settings
 
+# Numbers come as text: PL/Python spends more on one float of a list than on all else of its row.
 PLACEMENTS = (
-    "insert into maestro.tick_plan (tick_id, layers, hosts, layer, host, frames, score, term_cores, term_mem,"
-    " term_gpus, term_gpu_mem, term_locality, term_seat, warmth, backfill, outcome)"
-    " values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+    "insert into maestro.tick_plan (tick_id, layers, hosts, layer, host, frames, term_cores, term_mem, term_gpus,"
+    " term_gpu_mem, term_locality, term_seat, warmth, backfill, outcome)"
+    " values ($1, $2, $3, $4, $5, $6, $7::float8[], $8::float8[], $9::float8[], $10::float8[], $11::float8[],"
+    " $12::float8[], $13, $14, $15)"
 )
 PLACEMENT_TYPES = [
-    "bigint", "text[]", "text[]", "int[]", "int[]", "int[]", *["float8[]"] * 7, "text[]", "boolean[]", "text[]",
+    "bigint", "text[]", "text[]", "int[]", "int[]", "int[]", *["text"] * 6, "text[]", "boolean[]", "text[]",
 ]  # fmt: skip
 REMEMBER_TYPES = [
     "timestamptz", "text[]", "text[]", "int[]", "int[]", "text[]", "text[]", "bigint[]", "text[]", "int[]", "text[]",
@@ -30,10 +32,16 @@ def placements(session: Session, tick_id: int, decision: tick.Decision, outcome:
     session.rows(
         PLACEMENTS, PLACEMENT_TYPES,
         [
-            tick_id, decision.layers, decision.hosts, rows.layer, rows.host, rows.frames, rows.score, *rows.terms,
-            rows.warmth, rows.backfill, rows.outcome,
+            tick_id, decision.layers, decision.hosts, rows.layer, rows.host, rows.frames,
+            *("{%s}" % ",".join("%.9g" % cost for cost in _unless(term, 0.0)) for term in rows.terms),
+            _unless(rows.warmth, COLD), _unless(rows.backfill, False), _unless(rows.outcome, tick.BOOKED),
         ],
     )  # fmt: skip
+
+
+def _unless(values: List[Any], usual: Any) -> List[Any]:
+    """The list; an empty one, which the view maestro.placement reads alike, if it holds nothing but the usual."""
+    return [] if values.count(usual) == len(values) else values
 
 
 def waits(session: Session, tick_id: int, plan: Plan, found: List[Layer]) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from planner.group import GroupKey, group_hosts
 from planner.model import (
+    CACHE_WARM,
+    COLD,
+    LIVE_WARM,
     Busy,
     Caps,
     Host,
@@ -29,6 +33,7 @@ from planner.wait import BUCKETS as BUCKETS
 from planner.wait import FLOWING
 
 Row = Mapping[str, Any]
+BOOKED = "booked"  # the outcome of a slot that the commit took
 
 FAILED = "failed for memory: "  # goes before the reasons of frames that ask for more than their layer
 
@@ -52,7 +57,6 @@ class Decision(NamedTuple):
     slot_mem: List[int]
     slot_gpus: List[int]
     slot_gpu_mem: List[int]
-    slot_score: List[float]
     slot_terms: List[Terms]
     slot_warmth: List[str]
     slot_backfill: List[bool]
@@ -65,7 +69,6 @@ class PlacementRows(NamedTuple):
     layer: List[int]
     host: List[int]
     frames: List[int]
-    score: List[float]  # of the first frame
     terms: Tuple[List[float], ...]  # of the first frame: a list a term, in the order of model.Terms
     warmth: List[str]
     backfill: List[bool]
@@ -288,25 +291,25 @@ def plan(
 
 def decision(planned: Plan, found: List[Layer], hosts: List[Host]) -> Decision:
     """The plan's placements as arrays."""
-    layer_keys: Dict[int, int] = {}
-    host_keys: Dict[int, int] = {}
-    slot_layer = [layer_keys.setdefault(p.layer, len(layer_keys) + 1) for p in planned.placements]
-    slot_host = [host_keys.setdefault(p.host, len(host_keys) + 1) for p in planned.placements]
-    asks = [p.ask for p in planned.placements]
+    if not planned.placements:
+        return Decision([], [], [], [], [], [], [], [], [], [], [], [])
+    layers, places, asks, _, terms, warmth, backfill = zip(*planned.placements)
+    cores, mem, gpus, gpu_mem = zip(*asks)
+    layer_keys = {order: position for position, order in enumerate(dict.fromkeys(layers), 1)}
+    host_keys = {index: position for position, index in enumerate(dict.fromkeys(places), 1)}
     return Decision(
-        [found[index].pk_layer for index in layer_keys],
+        [found[order].pk_layer for order in layer_keys],
         [hosts[index].pk_host for index in host_keys],
-        slot_layer,
-        slot_host,
-        [ask.cores for ask in asks],
-        [ask.mem for ask in asks],
-        [ask.gpus for ask in asks],
-        [ask.gpu_mem for ask in asks],
-        [p.score for p in planned.placements],
-        [p.terms for p in planned.placements],
-        [p.warmth for p in planned.placements],
-        [p.backfill for p in planned.placements],
-        [found[index].ask for index in layer_keys],
+        [layer_keys[order] for order in layers],
+        [host_keys[index] for index in places],
+        list(cores),
+        list(mem),
+        list(gpus),
+        list(gpu_mem),
+        list(terms),
+        list(warmth),
+        list(backfill),
+        [found[order].ask for order in layer_keys],
     )
 
 
@@ -331,43 +334,34 @@ def halves(whole: Decision, slots: Sequence[int]) -> List[List[int]]:
 
 def placement_rows(whole: Decision, lost: Mapping[int, str]) -> PlacementRows:
     """What became of the decision. `lost` gives the outcome of the slots (from 0) that were not booked."""
-    frames: Dict[Tuple[int, int, bool, str], int] = {}
-    first: List[int] = []
-    for slot, (layer, host, backfill) in enumerate(zip(whole.slot_layer, whole.slot_host, whole.slot_backfill)):
-        key = (layer, host, backfill, lost.get(slot, "booked"))
-        if key in frames:
-            frames[key] += 1
-        else:
-            frames[key] = 1
-            first.append(slot)
-    keys = list(frames)
+    outcomes = [BOOKED] * len(whole.slot_layer)
+    for slot, outcome in lost.items():
+        outcomes[slot] = outcome
+    kinds = list(zip(whole.slot_layer, whole.slot_host, whole.slot_backfill, outcomes))
+    frames = Counter(kinds)
+    # Read backwards, so that the slot of a kind's first frame is the one that stays.
+    first = dict(zip(reversed(kinds), range(len(kinds) - 1, -1, -1)))
+    slots = [first[kind] for kind in frames]
     return PlacementRows(
-        [key[0] for key in keys],
-        [key[1] for key in keys],
+        [kind[0] for kind in frames],
+        [kind[1] for kind in frames],
         list(frames.values()),
-        [whole.slot_score[slot] for slot in first],
-        tuple([whole.slot_terms[slot][term] for slot in first] for term in range(len(Terms._fields))),
-        [whole.slot_warmth[slot] for slot in first],
-        [key[2] for key in keys],
-        [key[3] for key in keys],
+        tuple(map(list, zip(*(whole.slot_terms[slot] for slot in slots)))),
+        [whole.slot_warmth[slot] for slot in slots],
+        [kind[2] for kind in frames],
+        [kind[3] for kind in frames],
     )
 
 
 def booked_by_warmth(whole: Decision) -> Dict[str, int]:
     """Planned frames by kind of locality, counted at the decision."""
-    counts = {"live_warm": 0, "cache_warm": 0, "cold": 0}
-    for kind in whole.slot_warmth:
-        counts[kind] += 1
-    return counts
+    return {kind: whole.slot_warmth.count(kind) for kind in (LIVE_WARM, CACHE_WARM, COLD)}
 
 
 def odometer(whole: Decision, lost: Mapping[int, str]) -> Dict[str, int]:
     """Frames booked, by pk_host: what the hosts' odometers go forward by."""
-    counts: Dict[str, int] = {}
-    for slot, host in enumerate(whole.slot_host):
-        if slot not in lost:
-            counts[whole.hosts[host - 1]] = counts.get(whole.hosts[host - 1], 0) + 1
-    return counts
+    counts = Counter(host for slot, host in enumerate(whole.slot_host) if slot not in lost)
+    return {whole.hosts[host - 1]: frames for host, frames in counts.items()}
 
 
 def plan_zero(

@@ -43,8 +43,6 @@ create table maestro.tick_plan (
     layer integer [] not null,
     host integer [] not null,
     frames integer [] not null,
-    score double precision [] not null,
-    outcome text [] not null,
     term_cores double precision [] not null default '{}',
     term_mem double precision [] not null default '{}',
     term_gpus double precision [] not null default '{}',
@@ -52,7 +50,8 @@ create table maestro.tick_plan (
     term_locality double precision [] not null default '{}',
     term_seat double precision [] not null default '{}',
     warmth text [] not null default '{}',
-    backfill boolean [] not null default '{}'
+    backfill boolean [] not null default '{}',
+    outcome text [] not null default '{}'
 );
 
 -- Why each waiting layer waits; rewritten where it changed. The view maestro.waitlist adds live counts.

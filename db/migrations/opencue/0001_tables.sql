@@ -769,10 +769,8 @@ create table proc (
     autovacuum_vacuum_cost_delay = 0
 );
 comment on table proc is 'a booking: the share of a host that one frame holds';
--- a host's procs: reports, accounting, lost hosts
+-- a host's procs: reports, accounting, lost hosts; those of a layer are found by reading all, which limits alone do
 create index i_proc_pkhost on proc (pk_host);
--- a layer's procs: limits, warmth, kill; those of a job are found through its layers
-create index i_proc_pklayer on proc (pk_layer);
 
 create table redirect (
     pk_proc            varchar(36) not null,
