@@ -1,7 +1,7 @@
 """Packs the pure Python packages into database functions, so that nothing is copied to the server's disk.
 
-`maestro.python_sources()` carries the sources, `maestro.load_python()` the same compiled by the server's own Python, for
-each new session would otherwise spend a tenth of a second on compiling. A PL/Python function calls load_python first and
+`maestro.python_sources()` carries the sources, `maestro.load_python()` the same compiled by the server's own Python:
+each new session would spend a tenth of a second on compiling them. A PL/Python function calls load_python first and
 then imports as usual; a session that holds modules of another hash drops them, so an upgrade reaches open sessions at
 their next call.
 """

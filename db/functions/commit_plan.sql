@@ -140,25 +140,16 @@ begin
         select w.layer, w.pk_layer, w.pk_show, w.first_order, f.at, f.int_version, f.int_dispatch_order, f.turn
         from wanted as w
         cross join lateral (
-<<<<<<< HEAD
-            select f.ctid as at, f.int_version, f.int_dispatch_order
-            from frame as f
-            where f.pk_layer = w.pk_layer and f.int_dispatch_order >= w.first_order and f.str_state = 'WAITING'
-                and (w.ask > 0) = (f.pk_frame = any(w.asking))
-            order by f.int_dispatch_order, f.int_layer_order
-            limit w.frames
-            for no key update skip locked
-=======
             select f.*, row_number() over () as turn
             from (
                 select f.ctid as at, f.int_version, f.int_dispatch_order
                 from frame as f
                 where f.pk_layer = w.pk_layer and f.int_dispatch_order >= w.first_order and f.str_state = 'WAITING'
+                    and (w.ask > 0) = (f.pk_frame = any(w.asking))
                 order by f.int_dispatch_order, f.int_layer_order
                 limit w.frames
                 for no key update skip locked
             ) as f
->>>>>>> 1ccdfef (Less work around a fill: code compiled at install, floats as text, no loops over tables that look empty)
         ) as f
     ),
     -- The frames are locked, so their row addresses hold until the update: it needs no index. State and version are
