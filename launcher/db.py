@@ -41,6 +41,7 @@ class Link:
     async def connection(self) -> psycopg.AsyncConnection[Any]:
         """The open connection; raises DatabaseAway when there is none to be had."""
         if self._connection is None or self._connection.closed or self._connection.broken:
+            await self.close()
             try:
                 self._connection = await psycopg.AsyncConnection.connect(
                     self._dsn, autocommit=True, application_name=self._name, connect_timeout=10,

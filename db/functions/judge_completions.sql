@@ -14,8 +14,10 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 declare
+    -- Parallel: completions that count, and what their procs tell.
     v_ids bigint [];
-    v_hosts text [];
+    v_at text [];
+    v_mem bigint [];
     v_layers text [];
     v_jobs text [];
     v_done maestro.drained [];
@@ -28,11 +30,11 @@ begin
     end if;
 
     select
-        array_agg(k.completion_id), array_agg(distinct k.pk_host),
+        array_agg(k.completion_id), array_agg(k.pk_host), array_agg(k.int_mem_reserved),
         array_agg(distinct k.pk_layer), array_agg(distinct k.pk_job)
-    into v_ids, v_hosts, v_layers, v_jobs
+    into v_ids, v_at, v_mem, v_layers, v_jobs
     from (
-        select c.completion_id, p.pk_proc, p.pk_host, p.pk_layer, p.pk_job
+        select c.completion_id, p.pk_proc, p.pk_host, p.pk_layer, p.pk_job, p.int_mem_reserved
         from (
             select distinct on (i.pk_proc, i.pk_frame) i.completion_id, i.pk_proc, i.pk_frame
             from maestro.completion as i
@@ -45,7 +47,7 @@ begin
     ) as k;
 
     if v_ids is not null then
-        perform from host where pk_host = any(v_hosts) order by pk_host for no key update;
+        perform from host where pk_host = any(v_at) order by pk_host for no key update;
         perform maestro.lock_states(v_layers, v_jobs);
 
         select array_agg(row(
@@ -74,14 +76,14 @@ begin
                 b.nimby_locked and b.exit_signal = 15 as nimby_killed
             from (
                 select
-                    c.*, p.pk_host, f.pk_layer, f.pk_job, j.pk_show, p.int_mem_reserved,
+                    c.*, a.pk_host, f.pk_layer, f.pk_job, j.pk_show, a.int_mem_reserved,
                     f.int_cores, f.int_gpus, f.int_retries, j.int_max_retries, j.b_autoeat,
                     l.int_timeout, l.int_timeout_llu, r.pk_limit_record, t.stopped_at,
                     coalesce(w.state, case when j.str_state = 'FINISHED' then 'STOPPED' end) as wish,
                     greatest(extract(epoch from t.stopped_at - f.ts_started), 1)::bigint as clock_seconds,
                     extract(epoch from t.stopped_at - c.llu_at)::double precision as llu_seconds
-                from maestro.completion as c
-                join proc as p on p.pk_proc = c.pk_proc
+                from unnest(v_ids, v_at, v_mem) as a (completion_id, pk_host, int_mem_reserved)
+                join maestro.completion as c on c.completion_id = a.completion_id
                 join frame as f on f.pk_frame = c.pk_frame
                 join layer as l on l.pk_layer = f.pk_layer
                 join job as j on j.pk_job = f.pk_job
@@ -91,7 +93,7 @@ begin
                 cross join lateral (
                     select greatest(least(p_now, c.received_at), f.ts_started) as stopped_at
                 ) as t
-                where c.completion_id = any(v_ids) and f.str_state = 'RUNNING'
+                where f.str_state = 'RUNNING'
                 order by f.pk_frame
                 for no key update of f
             ) as b

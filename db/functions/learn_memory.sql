@@ -11,32 +11,55 @@ as $$
 declare
     v_kept constant integer := 32;
 begin
-    with seen as materialized (
+    with seen as (
         select distinct on (s.pk_layer, s.pk_frame)
             s.pk_layer, hashtext(s.pk_frame) as frame, s.peak, s.place
         from unnest(p_layers, p_frames, p_peaks) with ordinality as s (pk_layer, pk_frame, peak, place)
         where s.peak > 0
         order by s.pk_layer, s.pk_frame, s.place desc
     ),
-    merged as (
-        select n.pk_layer, n.frame, n.peak, n.place from seen as n
-        union all
-        select m.pk_layer, e.frame, e.peak, e.place - v_kept
-        from maestro.layer_memory as m
-        cross join lateral unnest(m.frames, m.peaks) with ordinality as e (frame, peak, place)
-        where m.pk_layer in (select n.pk_layer from seen as n)
-            and not exists (select from seen as n where n.pk_layer = m.pk_layer and n.frame = e.frame)
+    fresh as materialized (
+        select
+            n.pk_layer, array_agg(n.frame order by n.place) as frames, array_agg(n.peak order by n.place) as peaks
+        from seen as n
+        group by n.pk_layer
     ),
-    latest as (
-        select m.*, row_number() over (partition by m.pk_layer order by m.place desc) as age from merged as m
+    -- Whole arrays are joined. Taking them apart costs ten times as much, so only a frame that is known already has
+    -- its layer's taken apart, for its old peak to go.
+    merged as materialized (
+        select
+            n.pk_layer,
+            case
+                when m.frames && n.frames then (
+                    select array_agg(e.frame order by e.place)
+                    from unnest(m.frames) with ordinality as e (frame, place)
+                    where e.frame <> all(n.frames)
+                )
+                else m.frames
+            end || n.frames as frames,
+            case
+                when m.frames && n.frames then (
+                    select array_agg(e.peak order by e.place)
+                    from unnest(m.frames, m.peaks) with ordinality as e (frame, peak, place)
+                    where e.frame <> all(n.frames)
+                )
+                else m.peaks
+            end || n.peaks as peaks
+        from fresh as n
+        left join maestro.layer_memory as m on m.pk_layer = n.pk_layer
+    ),
+    latest as materialized (
+        select
+            k.pk_layer, k.frames[greatest(cardinality(k.frames) - v_kept + 1, 1):] as frames,
+            k.peaks[greatest(cardinality(k.peaks) - v_kept + 1, 1):] as peaks
+        from merged as k
     )
     insert into maestro.layer_memory as m (pk_layer, frames, peaks, median_rss, samples)
     select
-        k.pk_layer, array_agg(k.frame order by k.place), array_agg(k.peak order by k.place),
-        percentile_disc(0.5) within group (order by k.peak), count(*)
+        k.pk_layer, k.frames, k.peaks,
+        (select percentile_disc(0.5) within group (order by e.peak) from unnest(k.peaks) as e (peak)),
+        cardinality(k.peaks)
     from latest as k
-    where k.age <= v_kept
-    group by k.pk_layer
     order by k.pk_layer
     on conflict (pk_layer) do update set
         frames = excluded.frames, peaks = excluded.peaks, median_rss = excluded.median_rss, samples = excluded.samples;

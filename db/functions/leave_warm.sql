@@ -13,9 +13,12 @@ begin
     end if;
     insert into maestro.warmth as w (pk_host, pk_layer, odometer_at_leave)
     select g.pk_host, g.pk_layer, coalesce(o.frames, 0)
-    from (select distinct d.pk_host, d.pk_layer from unnest(p_done) as d) as g
+    from (
+        select distinct d.pk_host, d.pk_layer
+        from unnest(p_done) as d
+        where not exists (select from proc as p where p.pk_host = d.pk_host and p.pk_layer = d.pk_layer)
+    ) as g
     left join maestro.odometer as o on o.pk_host = g.pk_host
-    where not exists (select from proc as p where p.pk_host = g.pk_host and p.pk_layer = g.pk_layer)
     order by g.pk_host, g.pk_layer
     on conflict (pk_host, pk_layer) do update set odometer_at_leave = excluded.odometer_at_leave;
 end
