@@ -27,6 +27,7 @@ BREAK = """
 async def test_a_booking_around_a_reconnect_is_claimed_within_the_polling_period(farm: Farm, points: int) -> None:
     """P83: nobody notifies again, so polling must find it."""
     await farm.start(hosts=4)
+    farm.set("host_down_seconds", 86400)  # nobody reports here
     random = Random(points)
     async with farm.launcher(poll_s=1.0, launch_deadline_s=5.0) as daemon:
         await farm.until(lambda: daemon.state.health.get("listen"))

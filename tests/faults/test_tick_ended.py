@@ -26,6 +26,7 @@ def _tick(connection: Db, ended: list[str]) -> None:
 @pytest.mark.parametrize("moments", [60, pytest.param(600, marks=pytest.mark.soak)])
 def test_a_tick_whose_session_is_ended_is_committed_whole_or_not_at_all(db: Db, dsn: str, moments: int) -> None:
     random = Random(moments)
+    db.execute("update maestro.setting set value = '86400' where name = 'host_down_seconds'")  # nobody reports here
     for number in range(12):
         add_host(db, f"host{number}", cores=8)
     for number in range(4):
