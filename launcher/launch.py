@@ -334,6 +334,8 @@ class LaunchDuty:
         self._state.held -= 1
         self._state.launched += outcome not in ("unsent", "absent")
         self._state.metrics.launches.labels(outcome).inc()
+        if outcome == "launched" and launch.row["waited"] is not None:
+            self._state.metrics.wait_seconds.labels(launch.job["show"]).observe(launch.row["waited"])
         if outcome == "refused":
             log.warning("launch refused", error=words, host=launch.row["host_name"], frame=launch.row["frame_name"],
                         job=launch.job["name"], proc=launch.row["pk_proc"])  # fmt: skip

@@ -37,6 +37,10 @@ class Metrics:
             "cue_maestro_launch_seconds", "Time RQD took to answer a launch.", registry=registry,
             buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
         )  # fmt: skip
+        self.wait_seconds = Histogram(
+            "cue_maestro_wait_seconds", "Time from when a frame could run to its first start.", ["show"],
+            registry=registry, buckets=(0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400),
+        )  # fmt: skip
         self.stale_claims = Counter(
             "cue_maestro_stale_claims", "Outcomes that came too late: another launcher had taken over.",
             registry=registry,

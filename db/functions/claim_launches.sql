@@ -37,6 +37,10 @@ begin
               select p.pk_proc, p.pk_frame, p.pk_layer, p.pk_job, p.int_cores_reserved, p.int_mem_reserved,
                      p.int_gpus_reserved, p.int_gpu_mem_reserved, p.b_local, f.str_name as frame_name,
                      f.int_number as frame_number, h.str_name as host_name, d.target as dial,
+                     -- How long a frame that runs for the first time was ready to run, s.
+                     case when f.int_exit_status = -1
+                         then greatest(extract(epoch from f.ts_started - f.ts_eligible)::double precision, 0)
+                     end as waited,
                      case
                          -- Who works at a machine books it locally, locked or not.
                          when p.b_local then null
@@ -120,6 +124,7 @@ begin
                               'gpu_mem', b.int_gpu_mem_reserved,
                               'local', b.b_local,
                               'attempts', b.attempts,
+                              'waited', b.waited,
                               'closed', b.closed,
                               'age_seconds', extract(epoch from now() - b.created_at)
                           ) order by b.launch_id)

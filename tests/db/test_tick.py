@@ -361,3 +361,19 @@ def test_a_cancelled_caller_ends_at_once(db: Db, dsn: str) -> None:
             db.execute("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'PgSleep'")
             running.join(0.1)
     assert failed == ["57014"]
+
+
+def test_the_wait_of_a_frame_counts_from_when_it_could_run_whatever_is_edited_meanwhile(db: Db) -> None:
+    """P51."""
+    add_host(db, "host1")
+    job = add_job(db, "job", {"render": 2})
+    frames = frames_of(db, job)
+    db.execute("update frame set ts_eligible = now() - interval '100 s', int_exit_status = -1")
+    db.execute("update frame set int_dispatch_order = int_dispatch_order + 7, int_version = int_version + 1")
+    db.execute("update layer set int_cores_min = 200")
+    db.execute("update frame set int_exit_status = 1 where pk_frame = %s", [frames[1]])
+    tick(db)
+    launcher = call(db, "register_launcher", "machine", 1, "test")
+    waited = {each["pk_frame"]: each["waited"] for each in call(db, "claim_launches", launcher, 10)["launches"]}
+    assert 100 <= waited[frames[0]] < 200
+    assert waited[frames[1]] is None  # its second run

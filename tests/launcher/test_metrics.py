@@ -34,6 +34,7 @@ async def test_the_figures_of_the_farm_are_served(farm: Farm) -> None:
         assert f"\n# TYPE {name.removesuffix('_total')}" in text or f"\n# TYPE {name}" in text, name
     assert 'cue_maestro_frames_dispatched_total{show="demo"} 3.0' in text
     assert 'cue_maestro_launches_total{outcome="launched"} 3.0' in text
+    assert 'cue_maestro_wait_seconds_count{show="demo"} 3.0' in text
     assert "cue_maestro_running_frames 3.0" in text
     assert 'cue_maestro_farm_cores{state="total"} 8.0' in text
     assert 'cue_maestro_show_cores{show="demo"} 3.0' in text
