@@ -35,6 +35,7 @@ set plan_cache_mode = force_custom_plan
 as $$
 declare
     v_slots constant integer := cardinality(p_slot_layer);
+    v_unchecked constant boolean := cardinality(p_slot_layer) >= maestro.large_batch() and maestro.is_standalone();
     -- By position in p_hosts and p_layers.
     v_host_name text [];
     v_host_alloc text [];
@@ -102,11 +103,11 @@ begin
 
     v_over := maestro.trim_limits(p_now, p_layers, p_hosts, p_slot_layer, p_slot_host);
 
-    -- The checks of proc's foreign keys look up, row by row, frames and hosts that this transaction holds locked: a
-    -- sixth of a fill's time. A large batch goes without them. Not beside a Cuebot, whose own triggers would be
-    -- silenced too (standalone's on frame and proc fire always); and not in small batches, for the switch drops cached
-    -- plans.
-    if v_slots >= maestro.large_batch() and maestro.is_standalone() then
+    -- Foreign keys are checked row by row: those of proc look up frames and hosts that this transaction holds locked,
+    -- and every counter that the drain has changed already is checked again. No key changes here, so a large batch goes
+    -- without the checks. Not beside a Cuebot, whose own triggers would be silenced too (standalone's fire always); and
+    -- not in small batches, for the switch drops cached plans.
+    if v_unchecked then
         perform set_config('session_replication_role', 'replica', true);
     end if;
 
@@ -206,10 +207,6 @@ begin
             where p.passed > maestro.mark_slack()
         )
     into v_won, v_passed;
-    if v_slots >= maestro.large_batch() and maestro.is_standalone() then
-        perform set_config('session_replication_role', 'origin', true);
-    end if;
-
     update host as h set
         int_cores_idle = h.int_cores_idle - n.cores,
         int_mem_idle = h.int_mem_idle - n.mem,
@@ -251,6 +248,9 @@ begin
 
     if v_passed is not null then
         perform maestro.raise_marks(v_passed);
+    end if;
+    if v_unchecked then
+        perform set_config('session_replication_role', 'origin', true);
     end if;
 
     select

@@ -41,7 +41,7 @@ def finish_running(db: Db) -> None:
         call(db, "report_completion", completion(db, proc, frame))
 
 
-@pytest.mark.parametrize("large_batch", [3000, 1])
+@pytest.mark.parametrize("large_batch", [1000, 1])
 def test_a_cold_farm_fills_in_one_tick_and_the_books_balance(db: Db, large_batch: int) -> None:
     db.execute(
         "create or replace function maestro.large_batch() returns integer language sql immutable"

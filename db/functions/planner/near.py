@@ -13,7 +13,8 @@ from typing import Callable, Dict, List, Optional, Tuple
 from planner.model import Host
 from planner.pool import Best
 
-Entry = Tuple[float, int, int, Best]  # score, host index, host version, the offer
+Rating = Tuple[float, int, int]  # score, host index, core points that the frame reserves there
+Entry = Tuple[float, int, int, int]  # the same, and last the host's version
 
 
 class Near:
@@ -22,11 +23,15 @@ class Near:
     __slots__ = ("_heaps", "_holds", "_hosts", "_rate", "_shifting")
 
     def __init__(
-        self, hosts: List[Host], rate: Callable[[int], Optional[Best]], holds: Callable[[Best], bool] = lambda _: False
+        self,
+        hosts: List[Host],
+        rate: Callable[[int], Optional[Rating]],
+        holds: Callable[[int, int], bool] = lambda index, cores: False,
     ) -> None:
         """`rate` gives what the host (an index) offers now; None takes the host out until it is added again.
 
-        `holds`: whether an offer still stands for certain, its host being unchanged; it saves the rating.
+        `holds`: whether the offer of so many points on a host still stands for certain, the host being unchanged; it
+        saves the rating.
         """
         self._holds = holds
         self._hosts = hosts
@@ -42,36 +47,45 @@ class Near:
             if index not in known:
                 known.append(index)
             return
-        offer = self._rate(index)
-        if offer is not None:
-            heappush(self._heaps.setdefault(host.pk_alloc, []), (offer.score, index, host.version, offer))
+        rating = self._rate(index)
+        if rating is not None:
+            heappush(self._heaps.setdefault(host.pk_alloc, []), (*rating, host.version))
 
-    def best(self, only_alloc: Optional[str]) -> Optional[Best]:
+    def best(self, only_alloc: Optional[str]) -> Optional[Rating]:
         """The cheapest offer, the first in the snapshot among equals."""
-        found: Optional[Best] = None
+        found: Optional[Rating] = None
         for pk_alloc, heap in self._heaps.items():
             if only_alloc is None or pk_alloc == only_alloc:
-                found = better(found, self._top(heap))
+                found = _cheaper(found, self._top(heap))
         for pk_alloc, indexes in self._shifting.items():
             if only_alloc is None or pk_alloc == only_alloc:
                 for index in indexes:
-                    found = better(found, self._rate(index))
+                    found = _cheaper(found, self._rate(index))
         return found
 
-    def _top(self, heap: List[Entry]) -> Optional[Best]:
+    def _top(self, heap: List[Entry]) -> Optional[Rating]:
         """The heap's best offer as it stands now; hosts that offer nothing leave."""
+        hosts = self._hosts
         while heap:
-            score, index, version, last = heap[0]
-            if version == self._hosts[index].version and self._holds(last):
-                return last
-            offer = self._rate(index)
-            if offer is None:
+            score, index, cores, version = heap[0]
+            unchanged = version == hosts[index].version
+            if unchanged and self._holds(index, cores):
+                return score, index, cores
+            rating = self._rate(index)
+            if rating is None:
                 heappop(heap)
-            elif version == self._hosts[index].version or offer.score <= score:
-                return offer
+            elif unchanged or rating[0] <= score:
+                return rating
             else:
-                heapreplace(heap, (offer.score, index, self._hosts[index].version, offer))
+                heapreplace(heap, (*rating, hosts[index].version))
         return None
+
+
+def _cheaper(first: Optional[Rating], second: Optional[Rating]) -> Optional[Rating]:
+    """The cheaper of two, the first in the snapshot among equals."""
+    if first is None or second is None:
+        return first if second is None else second
+    return second if second < first else first
 
 
 def better(first: Optional[Best], second: Optional[Best]) -> Optional[Best]:

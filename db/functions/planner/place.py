@@ -12,10 +12,10 @@ from typing import Dict, FrozenSet, Iterable, Iterator, List, Optional, Set, Tup
 from planner.backfill import Holds
 from planner.caps import Ledger
 from planner.hold import wants_gpu
-from planner.model import CACHE_WARM, COLD, LIVE_WARM, Host, Layer, Placement, Settings, State
-from planner.near import Near, better
+from planner.model import CACHE_WARM, COLD, LIVE_WARM, Ask, Host, Layer, Placement, Settings, State
+from planner.near import Near, Rating, better
 from planner.pool import Best, Pool
-from planner.score import terms, total
+from planner.score import score, terms
 from planner.size import asked, takes_idle
 from planner.sizing import SAMPLES_MIN, Sizes
 
@@ -132,7 +132,7 @@ class Placer:
         if near is not None:
             if work.seats:
                 self._catch_up(work)
-            found = near.best(pk_alloc)
+            found = self._offer(work, near.best(pk_alloc))
         # Without a bonus no score is below 0: then the pool has nothing better.
         if (found is None or found.score >= 0.0) and (not work.seats or self._seats_left(work)):
             host_max = self.settings.host_frame_dispatch_max
@@ -142,7 +142,7 @@ class Placer:
                 if offer is not None:
                     found = better(found, offer)
         if found is None and work.over is not None:
-            return work.over.best(pk_alloc)
+            return self._offer(work, work.over.best(pk_alloc))
         return found
 
     def _seats_left(self, work: Work) -> bool:
@@ -189,7 +189,11 @@ class Placer:
             for index in sorted(work.counts):
                 self._cap(work, self.hosts[index])
         if indexes or work.seats:
-            work.near = Near(self.hosts, lambda index: self._rate(work, index), lambda offer: self._holds(work, offer))
+            work.near = Near(
+                self.hosts,
+                lambda index: self._rate(work, index),
+                lambda index, cores: self._holds(work, index, cores),
+            )
             self._enter(work, work.near, sorted(indexes))
         work.plain = work.near is None and len(work.parts) == 1 and not (
             work.refused or settings.host_frame_dispatch_max
@@ -223,7 +227,7 @@ class Placer:
             if work.over is not None:
                 self._enter(work, work.over, [index for index in fresh if index in work.capped])
 
-    def _rate(self, work: Work, index: int, over: bool = False) -> Optional[Best]:
+    def _rate(self, work: Work, index: int, over: bool = False) -> Optional[Rating]:
         """What a host offers the layer now, bonuses counted; None if it takes no frame of it.
 
         `over`: the layer's share of the host is no bar.
@@ -232,7 +236,9 @@ class Placer:
         settings = self.settings
         # Only hosts that the layer may use are ever entered.
         part = work.parts[0][0] if len(work.parts) == 1 else work.part(host)
-        if part is None or index in self._shut or (index in work.refused and not (over and index in work.capped)):
+        if part is None or part.mem_min > host.idle_mem or part.cores_min > host.idle_cores:
+            return None  # of all that follows the commonest, and the cheapest to see
+        if index in self._shut or (index in work.refused and not (over and index in work.capped)):
             return None
         if 0 < settings.host_frame_dispatch_max <= host.frames:
             return None
@@ -245,14 +251,26 @@ class Placer:
         ask = asked(part, host, self.ledger.headroom(part, host.pk_alloc))
         if ask is None:
             return None
-        found = terms(host, ask, settings, self._locality(work, index), self._seat(work, host))
-        return Best(host, ask, total(found), found)
+        return score(host, ask, settings, self._locality(work, index), self._seat(work, host)), index, ask.cores
 
-    def _holds(self, work: Work, offer: Best) -> bool:
+    def _offer(self, work: Work, rating: Optional[Rating]) -> Optional[Best]:
+        """A rating as what may be booked."""
+        if rating is None:
+            return None
+        value, index, cores = rating
+        host = self.hosts[index]
+        part = work.part(host)
+        if part is None:
+            return None
+        ask = Ask(cores, part.mem_min, part.gpus_min, part.gpu_mem_min)
+        parts = terms(host, ask, self.settings, self._locality(work, index), self._seat(work, host))
+        return Best(host, ask, value, parts)
+
+    def _holds(self, work: Work, index: int, cores: int) -> bool:
         """Whether an offer stands for certain while its host has not changed."""
-        if work.seats or offer.host.index in work.refused:
+        if work.seats or index in work.refused:
             return False
-        return offer.ask.cores <= self.ledger.headroom(work.parts[0][0], offer.host.pk_alloc)
+        return cores <= self.ledger.headroom(work.parts[0][0], self.hosts[index].pk_alloc)
 
     def _locality(self, work: Work, index: int) -> float:
         """The bonus for data that the layer has, or had lately, on the host."""

@@ -807,7 +807,7 @@ create trigger tbiu_layer_history before insert or update on layer_history
 create trigger tbiu_frame_history before insert or update on frame_history
     for each row when (new.dt_last_modified is distinct from current_date) execute function cue_history_stamp();
 
--- These fire even where the session checks no foreign keys (commit_plan, large batches): counters are never left out.
+-- They fire even where the session checks no foreign keys (commit_plan, large batches): no rule is ever left out.
 do $$
 declare
     v_trigger record;
@@ -815,7 +815,8 @@ begin
     for v_trigger in
         select t.tgname, t.tgrelid::regclass as table_name
           from pg_trigger t
-         where t.tgrelid in ('frame'::regclass, 'proc'::regclass) and not t.tgisinternal
+          join pg_proc p on p.oid = t.tgfoid
+         where p.pronamespace = 'public'::regnamespace and p.proname like 'cue\_%' and not t.tgisinternal
     loop
         execute format('alter table %s enable always trigger %I', v_trigger.table_name, v_trigger.tgname);
     end loop;
