@@ -81,6 +81,8 @@ class LaunchDuty:
         self._doubtful_calls = asyncio.Semaphore(max(state.config.launch_concurrency // 4, 1))
         self._doubtful: set[str] = set()
         self._active: set[_Host] = set()
+        self._after = 0  # the launch claimed last: new ones have higher ids
+        self._look_back_at = 0.0  # monotonic; then launches with lower ids are claimed as well
         self._no_more = False  # claiming and sending are over: store what is left and end
         self.at_boundary: Callable[[], None] = lambda: None  # called before each claim
 
@@ -92,8 +94,15 @@ class LaunchDuty:
         room = min(state.config.claim_batch, state.config.claimed_max - self._state.held)
         if room <= 0 or not state.holds_claims():
             return 0
-        answer = await self._claims.call("select maestro.claim_launches(%s, %s)", state.launcher_id, room)
         now = time.monotonic()
+        after = self._after if now < self._look_back_at else 0
+        answer = await self._claims.call(
+            "select maestro.claim_launches(%s, %s, %s)", state.launcher_id, room, after
+        )  # fmt: skip
+        if not after:
+            self._look_back_at = now + state.config.poll_s
+        if answer["launches"]:
+            self._after = answer["launches"][-1]["launch_id"]
         give_up_at = now + state.confirm_seconds + state.config.launch_deadline_s
         for row in answer["launches"]:
             launch = Launch(
@@ -355,6 +364,7 @@ class LaunchDuty:
         stored = {result["launch_id"] for result in batch}
         self._results = [result for result in self._results if result["launch_id"] not in stored]
         if any(result["outcome"] in ("unsent", "absent") for result in batch):
+            self._look_back_at = 0.0
             self._state.wake_launch.set()
         if answer["stale"]:
             log.warning("claims were taken over", stale=answer["stale"])

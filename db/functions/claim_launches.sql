@@ -5,8 +5,13 @@
 -- reached the host: ask it before sending. `closed` says why the host takes no new frames any more (it was locked, or
 -- fell, after the booking): what it does not run already is to be refused, not sent. Rows whose booking is gone (proc
 -- deleted, holds another frame, frame no longer RUNNING) are deleted on the way.
+-- p_after: only launches with a higher id. While a tick runs, the rows of finished launches cannot be vacuumed: each
+-- claim from the beginning reads past all of them, a claim of what is new does not. Now and then claim from 0: launches
+-- that were given back have low ids.
 -- Locks: launch rows, those that another session holds are skipped; nothing else. Errors: none of its own.
-create or replace function maestro.claim_launches(p_launcher_id bigint, p_max integer) returns jsonb
+create or replace function maestro.claim_launches(
+    p_launcher_id bigint, p_max integer, p_after bigint default 0
+) returns jsonb
 language plpgsql volatile security definer
 set search_path = pg_catalog, public, pg_temp
 -- A plan kept from an empty outbox would loop over a full one.
@@ -19,13 +24,17 @@ set enable_seqscan = off
 as $$
 declare
     v_expired timestamptz := now() - make_interval(secs => maestro.setting('launch_claim_seconds')::integer);
+    v_living bigint [] := maestro.living_launchers();
     v_answer jsonb;
 begin
     with picked as materialized (
         select l.launch_id, l.pk_proc, l.pk_frame, l.attempts + 1 as attempts, l.created_at
           from maestro.launch as l
-         where l.state = 'ready'
-            or (l.state = 'claimed' and l.claimed_at < v_expired and not maestro.launcher_is_alive(l.claimed_by))
+         where l.launch_id > p_after
+           and (
+               l.state = 'ready'
+               or (l.state = 'claimed' and l.claimed_at < v_expired and l.claimed_by <> all(v_living))
+           )
          order by l.launch_id
          limit p_max
            for update skip locked
@@ -137,6 +146,7 @@ begin
     return v_answer;
 end
 $$;
-comment on function maestro.claim_launches(bigint, integer) is
-    'Claims up to p_max bookings for a launcher, oldest first. Returns {"launches": [...], "layers": {pk_layer: ...}, '
-    '"jobs": {pk_job: ...}}; cores in core points, memory in KiB. Skips rows that others hold; removes obsolete ones.';
+comment on function maestro.claim_launches(bigint, integer, bigint) is
+    'Claims up to p_max bookings for a launcher, oldest first, of those after p_after. Returns {"launches": [...], '
+    '"layers": {pk_layer: ...}, "jobs": {pk_job: ...}}; cores in core points, memory in KiB. Skips rows that others '
+    'hold; removes obsolete ones.';

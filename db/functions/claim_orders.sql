@@ -13,7 +13,7 @@ as $$
             or (
                 o.state = 'claimed'
                 and o.claimed_at < now() - make_interval(secs => maestro.setting('launch_claim_seconds')::integer)
-                and not maestro.launcher_is_alive(o.claimed_by)
+                and o.claimed_by <> all((select maestro.living_launchers())::bigint [])
             )
          order by o.order_id
          limit p_max

@@ -18,7 +18,7 @@ as $$
         select l.launcher_id, row_number() over (order by l.launcher_id) - 1 as place, count(*) over () as total
           from maestro.launcher as l
          where l.launcher_id = p_launcher_id
-            or (maestro.launcher_is_alive(l.launcher_id) and not l.draining)
+            or (l.launcher_id = any((select maestro.living_launchers())::bigint []) and not l.draining)
     ),
     me as (
         select place, total from living where launcher_id = p_launcher_id
