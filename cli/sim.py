@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -40,7 +42,10 @@ _SHARE = click.FloatRange(0, 1)
     help="Endless work, one fixed set of jobs, or endless trees of jobs that wait for one another.",
 )
 @click.option("--jobs", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Jobs of a fixed feed.")
-@click.option("--hosts", type=click.IntRange(1, 20_000), default=155, show_default=True, help="Hosts of the farm.")
+@click.option(
+    "--hosts", type=click.IntRange(1, 20_000), default=runner.Options.hosts, show_default=True,
+    help="Hosts of the farm; the default is a real farm's.",
+)  # fmt: skip
 @click.option(
     "--tags", type=click.IntRange(0, 1000), default=0, metavar="N",
     help="N zones, as tags; half of the work is bound to one.",
@@ -65,7 +70,7 @@ _SHARE = click.FloatRange(0, 1)
 @click.option("--oom", type=_SHARE, default=0.0, metavar="F", help="Share of runs that end for lack of memory.")
 @click.option("--fail", type=_SHARE, default=0.0, metavar="F", help="Share of runs that fail.")
 @click.option(
-    "--compress", type=click.FloatRange(0.1, 100_000), default=60.0, show_default=True,
+    "--compress", type=click.FloatRange(0.1, 100_000), default=runner.Options.compress, show_default=True,
     help="How much quicker frames run than on a real farm.",
 )  # fmt: skip
 @click.option(
@@ -74,10 +79,12 @@ _SHARE = click.FloatRange(0, 1)
 )  # fmt: skip
 @click.option("--every", default="500ms", show_default=True, metavar="INTERVAL", help="Between two ticks.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed makes the same farm and jobs.")
+@click.option("--picture", type=click.Path(dir_okay=False), help="Draw the farm's use over time into this SVG file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object, the last line.")
 def run_command(
     feed: str, jobs: int, hosts: int, tags: int, gpu: float, mem_heavy: float, shows: int, licenses: int, strand: bool,
-    oom: float, fail: float, compress: float, duration: float, every: str, seed: int, as_json: bool,
+    oom: float, fail: float, compress: float, duration: float, every: str, seed: int, picture: str | None,
+    as_json: bool,
 ) -> None:
     """Run a simulated farm, show it live, and leave a report with plots in var/sim/.
 
@@ -86,6 +93,7 @@ def run_command(
     """
     mix = Mix(Mode(feed), tags, gpu, mem_heavy, shows, licenses, strand)
     options = runner.Options(mix, hosts, jobs, compress, duration, parse_every(every), seed, oom, fail)
+    options = replace(options, picture=Path(picture) if picture else None)
     console = Console(stderr=True)
     screen = _Screen(console)
     try:
@@ -137,9 +145,9 @@ class _Screen:
 @sim.command("verify")
 @click.argument("names", nargs=-1, metavar="[SCENARIO]...")
 @click.option(
-    "--seconds", type=click.FloatRange(1, 86_400), help="How long scenarios load the farm [default: 20; quick 6]."
+    "--seconds", type=click.FloatRange(1, 86_400), help="How long scenarios load the farm [default: 60; quick 6]."
 )
-@click.option("--quick", is_flag=True, help="Small farms and short runs.")
+@click.option("--quick", is_flag=True, help="Small farms and short runs; of the scenarios those that fit five minutes.")
 @click.option("--list", "as_list", is_flag=True, help="Name the scenarios, and do nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print verdicts and numbers as one JSON object, the last line.")
 def verify_command(
@@ -154,7 +162,9 @@ def verify_command(
         for scenario in scenarios.ALL.values():
             click.echo(f"{scenario.name:<20} {scenario.about}")
         return
-    wanted = [name.upper() for name in names] or list(scenarios.ALL)
+    wanted = [name.upper() for name in names] or [
+        name for name, scenario in scenarios.ALL.items() if scenario.quick or not quick
+    ]
     if unknown := [name for name in wanted if name not in scenarios.ALL]:
         raise click.UsageError(f"no scenario {unknown[0]}; there are {', '.join(scenarios.ALL)}")
     console = Console(stderr=True)
@@ -167,7 +177,7 @@ def verify_command(
         with bar, lab("verify", lambda line: bar.update(task, description=line)) as place:
             for name in wanted:
                 results[name] = verify(
-                    scenarios.ALL[name], place, seconds or (6.0 if quick else 20.0), quick,
+                    scenarios.ALL[name], place, seconds or (6.0 if quick else 60.0), quick,
                     lambda line, name=name: bar.update(task, description=f"{name}: {line}"),  # type: ignore[misc]
                 )  # fmt: skip
                 result = results[name]

@@ -44,7 +44,7 @@ class Feed:
     """Makes jobs. Seeded: the same seed makes the same jobs in the same order."""
 
     def __init__(self, connection: psycopg.Connection[Any], mix: Mix, seed: int) -> None:
-        self._connection = connection
+        self.connection = connection
         self._mix = mix
         self._random = Random(seed)
         self._made = 0
@@ -58,13 +58,13 @@ class Feed:
     def prepare(self, cores: int) -> None:
         """Shows with equal shares of the farm's cores, and the licence's limit."""
         for name in self.shows[1:]:
-            script.make_show(self._connection, name, max(cores // len(self.shows), 1), cores)
+            script.make_show(self.connection, name, max(cores // len(self.shows), 1), cores)
         if self._mix.licences:
-            script.make_limit(self._connection, LICENCE, self._mix.licences)
+            script.make_limit(self.connection, LICENCE, self._mix.licences)
 
     def top_up(self, least: int) -> int:
         """Submit jobs until `least` frames wait; returns the frames submitted."""
-        found = script.states(self._connection)
+        found = script.states(self.connection)
         waiting, made = found["WAITING"] + found["DEPEND"], 0
         while waiting + made < least:
             made += self.submit()
@@ -85,14 +85,14 @@ class Feed:
             layers = [script.layer("wide", 8, wide, 8192)]
             self.wide_jobs += 1
             priority = random.choice((100, 200))
-        script.submit(self._connection, name, layers, priority=priority, show=show)
+        script.submit(self.connection, name, layers, priority=priority, show=show)
         return sum(int(layer["range"].split("-")[1]) for layer in layers)
 
     def _tree(self, name: str, show: str, priority: int) -> int:
         """A simulation, frames that each wait for their own, a comp that waits for all, and a job after it."""
         frames = self._random.randint(10, 60)
         script.submit(
-            self._connection, name,
+            self.connection, name,
             [self._layer("sims", frames), self._layer("render", frames), self._layer("comp", 1)],
             priority=priority, show=show, depends=[
                 {"type": "FRAME_BY_FRAME", "deplayer": "render", "onlayer": "sims"},
@@ -100,7 +100,7 @@ class Feed:
             ],
         )  # fmt: skip
         script.submit(
-            self._connection, f"{name}_after", [self._layer("final", 4)], priority=priority, show=show,
+            self.connection, f"{name}_after", [self._layer("final", 4)], priority=priority, show=show,
             depends=[{"type": "JOB_ON_JOB", "onjob": name}],
         )  # fmt: skip
         return 2 * frames + 5

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,8 @@ MEAN_CORES = 3.2  # of a frame
 GPU_HOSTS = 0.1  # share of the hosts that have gpus, where there is work for them
 GPUS = 4
 GPU_MEMORY_GIB = 48
-SAMPLE_S = 1.0
+SAMPLE_S = 0.5
+FEED_S = 0.5  # between two looks at the backlog
 
 
 @dataclass(frozen=True)
@@ -36,21 +39,22 @@ class Options:
     """What to simulate. Durations in seconds."""
 
     mix: Mix = field(default_factory=Mix)
-    hosts: int = 155
+    hosts: int = sum(kind.count for kind in HOST_CLASSES)
     jobs: int = 50  # of the fixed feed
-    compress: float = 60.0
+    compress: float = 20.0
     duration: float = 60.0
     every_ms: int = 500
     seed: int = 1
     oom: float = 0.0
     fail: float = 0.0
+    picture: Path | None = None  # where a picture of the farm's use goes, SVG
 
 
 @dataclass
 class Sample:
     """The farm at one moment; rates are of the second before it."""
 
-    at: float
+    at: float  # seconds since ticks began
     booked: float  # share of all cores that procs hold
     busy: float  # share of all cores that frames run on
     running: int
@@ -96,9 +100,14 @@ def run(lab: Lab, options: Options, say: Say, watch: Watch) -> dict[str, Any]:
             world.tag(connection, [made["name"] for made in hosts[zone :: mix.zones]], [f"zone{zone:03d}"])
         feed = Feed(connection, mix, options.seed)
         feed.prepare(cores)
+        least = int(cores / MEAN_CORES * BACKLOG)
         if mix.mode is Mode.FIXED:
             for _ in range(options.jobs):
                 feed.submit()
+        else:
+            # The farm itself fills from the backlog as well.
+            say("submitting jobs")
+            feed.top_up(least + int(cores / MEAN_CORES))
         around.start_launcher()
         around.start_farm(
             world.save(hosts, lab.directory / "hosts.json"),
@@ -107,10 +116,10 @@ def run(lab: Lab, options: Options, say: Say, watch: Watch) -> dict[str, Any]:
         world.dial(connection, hosts, [around.farm.target])
         around.await_launchers(connection)
         around.start_ticks(options.every_ms / 1000)
-        least = int(cores / MEAN_CORES * BACKLOG)
-        began = time.monotonic()
+        began = time.time()
         try:
-            _watch(around, connection, feed, options, least, cores, began, samples, watch)
+            with _feeding(dsn, feed, least if mix.mode is not Mode.FIXED else 0):
+                _watch(around, connection, options, cores, samples, watch)
         except KeyboardInterrupt:
             say("interrupted: ending the run")
         say("letting what runs end")
@@ -130,7 +139,7 @@ def run(lab: Lab, options: Options, say: Say, watch: Watch) -> dict[str, Any]:
         )
     if not samples:
         raise MaestroError("the run ended before anything was measured")
-    summary = _summary(options, around, samples, found, totals, faults, cores, len(hosts))
+    summary = _summary(options, around, began, samples, found, totals, faults, cores, len(hosts))
     if len(shows) > 1:
         summary |= {f"done_{name}": done for name, done in shows.items()}
     if mix.strand:
@@ -139,16 +148,43 @@ def run(lab: Lab, options: Options, say: Say, watch: Watch) -> dict[str, Any]:
     return summary
 
 
+@contextlib.contextmanager
+def _feeding(dsn: str, feed: Feed, least: int) -> Iterator[None]:
+    """Keep `least` frames waiting (0: feed nothing), at its own pace: submitting must not hold up the watching."""
+    over = threading.Event()
+    trouble: list[Exception] = []
+
+    def run() -> None:
+        try:
+            with connect(dsn) as connection:
+                feed.connection = connection
+                while not over.wait(FEED_S):
+                    feed.top_up(least)
+        except (psycopg.Error, MaestroError) as error:
+            trouble.append(error)
+
+    thread = threading.Thread(target=run, name="feed", daemon=True)
+    if least:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if least:
+            thread.join()
+    if trouble:
+        raise MaestroError(f"the feed ended: {trouble[0]}")
+
+
 def _watch(
-    around: Stage, connection: psycopg.Connection[Any], feed: Feed, options: Options, least: int, cores: int,
-    began: float, samples: list[Sample], watch: Watch,
+    around: Stage, connection: psycopg.Connection[Any], options: Options, cores: int, samples: list[Sample],
+    watch: Watch,
 ) -> None:  # fmt: skip
-    """Feed and sample until the time is over, or a fixed set is done."""
+    """Sample until the time is over, or a fixed set is done."""
     before: dict[str, Any] | None = None
+    began = time.monotonic()
     done_before, at_before = 0, began
     while True:
-        if options.mix.mode is not Mode.FIXED:
-            feed.top_up(least)
         around.launchers[0].check()
         found = script.states(connection)
         stats = around.farm.stats()
@@ -180,13 +216,27 @@ def _watch(
         time.sleep(SAMPLE_S)
 
 
+def fill_of(answers: list[dict[str, Any]], began: float, share: float = 0.99) -> tuple[float | None, float]:
+    """After how many seconds ticks had booked `share` of the cores, and the least share of all ticks since then."""
+    filled_s, least = None, 0.0
+    for answer in answers:
+        booked = 1 - answer["idle_cores"] / max(answer["cores"], 1)
+        if filled_s is None and booked >= share:
+            filled_s, least = answer["at"] - began, booked
+        least = min(least, booked)
+    return filled_s, least
+
+
 def _summary(
-    options: Options, around: Stage, samples: list[Sample], found: dict[str, int], totals: dict[str, Any], faults: int,
-    cores: int, hosts: int,
+    options: Options, around: Stage, began: float, samples: list[Sample], found: dict[str, int],
+    totals: dict[str, Any], faults: int, cores: int, hosts: int,
 ) -> dict[str, Any]:  # fmt: skip
     # The farm takes a while to fill; what is after that is the steady state.
     steady = samples[len(samples) // 3 :]
-    ticks = [answer["client_ms"] for answer in around.ticks.answers if answer["status"] == "planned"]
+    planned = [answer for answer in around.ticks.answers if answer["status"] == "planned"]
+    ticks = [answer["client_ms"] for answer in planned]
+    # Ticks after the end of the feed, while the farm runs empty, are no part of it.
+    filled_s, held = fill_of([one for one in planned if one["at"] <= began + samples[-1].at], began)
     return {
         "feed": options.mix.mode.value,
         "hosts": hosts,
@@ -196,6 +246,8 @@ def _summary(
         "frames_dead": found["DEAD"],
         "frames_waiting": found["WAITING"] + found["DEPEND"],
         "frames_per_second": round(statistics.mean(sample.done_per_s for sample in steady), 1),
+        "filled_after_s": None if filled_s is None else round(filled_s, 2),
+        "held_share": round(held, 4),
         "booked_share": round(statistics.mean(sample.booked for sample in steady), 4),
         "busy_share": round(statistics.mean(sample.busy for sample in steady), 4),
         "ticks": len(ticks),
@@ -210,6 +262,18 @@ def _summary(
     }
 
 
+def use_of(samples: list[Sample]) -> report.Plot:
+    """How much of the farm was used, over time: the farm is idle at 0 s."""
+    return report.Plot(
+        "Cores, share of the farm", [0.0, *(s.at for s in samples)],
+        {
+            "booked": [0.0, *(100 * s.booked for s in samples)],
+            "busy with frames": [0.0, *(100 * s.busy for s in samples)],
+        },
+        "%", 100,
+    )  # fmt: skip
+
+
 def _write(options: Options, summary: dict[str, Any], samples: list[Sample]) -> Path:
     """The report and its numbers under var/sim/; returns the path of the former."""
     directory = cluster.VAR / "sim"
@@ -218,20 +282,16 @@ def _write(options: Options, summary: dict[str, Any], samples: list[Sample]) -> 
     at = [sample.at for sample in samples]
     reasons = sorted({reason for sample in samples for reason in sample.waiting})
     plots = [
-        report.plot(
-            "Cores, share of the farm", at,
-            {"booked": [100 * s.booked for s in samples], "busy with frames": [100 * s.busy for s in samples]},
-            "%", 100,
-        ),
-        report.plot(
+        use_of(samples),
+        report.Plot(
             "Waiting frames by reason", at, {r: [s.waiting.get(r, 0) for s in samples] for r in reasons}
         ),
-        report.plot("Length of a tick", at, {"tick": [s.tick_ms for s in samples]}, " ms"),
-        report.plot(
+        report.Plot("Length of a tick", at, {"tick": [s.tick_ms for s in samples]}, " ms"),
+        report.Plot(
             "Frames a second", at,
             {"launched": [s.launches_per_s for s in samples], "done": [s.done_per_s for s in samples]},
         ),
-        report.plot(
+        report.Plot(
             "Queues", at,
             {"launches": [s.launch_queue for s in samples], "completions": [s.completion_queue for s in samples]},
         ),
@@ -244,6 +304,8 @@ def _write(options: Options, summary: dict[str, Any], samples: list[Sample]) -> 
         f"Feed {options.mix.mode.value} ({mix}); time compressed {options.compress:g} times; seed {options.seed}; "
         f"a tick every {options.every_ms} ms."
     )
+    if options.picture:
+        options.picture.write_text(report.picture(use_of(samples)))
     path = directory / f"{name}.html"
     path.write_text(report.page("Simulated farm", words, summary, plots))
     (directory / f"{name}.json").write_text(

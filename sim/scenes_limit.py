@@ -187,7 +187,7 @@ SCENARIOS = (
     Scenario(
         "LIMIT", "A limit holds, is used, and is named as the reason for waiting.", limit,
         (Bar("over_limit", at_most=0), Bar("mean_used", at_least=0.95), Bar("named_in_waitlist", at_least=1)),
-        ("booked",), ("over_limit",),
+        ("booked",), ("over_limit",), quick=True,
     ),
     Scenario(
         "LICENSE", "Pools shared with artists are used up and never overdrawn; a denied frame loses no retry.", license,
@@ -198,7 +198,7 @@ SCENARIOS = (
             Bar("fill", at_least=0.95),
         ),
         ("token_asked", "seat_asked", "token_denials", "learned"),
-        ("token_denied_share", "seat_denied_share", "retries"),
+        ("token_denied_share", "seat_denied_share", "retries"), quick=True,
     ),
     Scenario(
         "LICENSE_NO_HOSTS", "The same where the licence server knows only how many tokens are in use.",

@@ -138,7 +138,7 @@ SCENARIOS = (
             Bar("drift_kib", at_most=0), Bar("drift_core_points", at_most=0), Bar("uneven_hosts", at_most=0),
             Bar("done", at_least=1),
         ),
-        ("frames_ended", "grown"), ("drift_kib",),
+        ("frames_ended", "grown"), ("drift_kib",), quick=True,
     ),
     Scenario(
         "STRANDGROW", "Frames that need far more memory than they ask for get the cores it is worth, after a probe.",
@@ -147,7 +147,7 @@ SCENARIOS = (
             Bar("probe_frames", at_least=4, at_most=8), Bar("probe_other", at_most=0), Bar("later_other", at_most=0),
             Bar("single_other", at_most=0), Bar("cores_busy", at_least=0.85),
         ),
-        ("probe_frames", "grown_frames", "single_frames"), ("later_other", "cores_busy"),
+        ("probe_frames", "grown_frames", "single_frames"), ("later_other", "cores_busy"), quick=True,
     ),
     Scenario(
         "MEMSTRAND", "Hungry frames go where memory is, so that cores are not stranded; what is stranded is told.",

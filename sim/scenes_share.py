@@ -193,11 +193,11 @@ SCENARIOS = (
     Scenario(
         "FOLDER", "A folder's cap holds and is used; the rest of the farm is not held back.", folder,
         (Bar("over_cap", at_most=0), Bar("cap_used", at_least=0.7), Bar("fill", at_least=0.99)), ("booked",),
-        ("over_cap",),
+        ("over_cap",), quick=True,
     ),
     Scenario(
         "DEPENDS", "Nothing starts before what it depends on has ended, and all of it ends.", depends,
         (Bar("started_early", at_most=0), Bar("done", at_least=1), Bar("jobs_unfinished", at_most=0)),
-        ("frames", "held_at_first"), ("started_early",),
+        ("frames", "held_at_first"), ("started_early",), quick=True,
     ),
 )  # fmt: skip

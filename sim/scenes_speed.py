@@ -79,10 +79,10 @@ def steady(given: World) -> Numbers:
 SCENARIOS = (
     Scenario(
         "COLD_FILL", "One tick fills an idle farm.", cold_fill,
-        (Bar("fill", at_least=0.995), Bar("cpu_s", at_most=10)), ("bookings",), ("fill",),
+        (Bar("fill", at_least=0.995), Bar("cpu_s", at_most=10)), ("bookings",), ("fill",), quick=True,
     ),
     Scenario(
         "STEADY", "A tick on a full farm with 200,000 waiting frames books what has ended.", steady,
-        (Bar("fill", at_least=0.99), Bar("median_cpu_s", at_most=1.5)), ("booked", "waiting"), ("fill",),
+        (Bar("fill", at_least=0.99), Bar("median_cpu_s", at_most=1.5)), ("booked", "waiting"), ("fill",), quick=True,
     ),
 )  # fmt: skip

@@ -202,12 +202,12 @@ SCENARIOS = (
     Scenario(
         "PIN", "Work pinned to a host runs there and only there; an unknown host is named.", pin,
         (Bar("misplaced", at_most=0), Bar("share_booked", at_least=1), Bar("waiting_for_no_host", at_least=10)),
-        ("pinned_booked",), ("misplaced",),
+        ("pinned_booked",), ("misplaced",), quick=True,
     ),
     Scenario(
         "TAGS_GPU", "Tags and GPUs are kept to, and nothing that fits is left idle for them.", tags_gpu,
         (Bar("misplaced", at_most=0), Bar("fill", at_least=0.98)),
-        ("booked", "gpu_booked", "large_booked", "small_booked"), ("misplaced",),
+        ("booked", "gpu_booked", "large_booked", "small_booked"), ("misplaced",), quick=True,
     ),
     Scenario(
         "TAGMAX", "A farm where every host is a kind of its own fills all the same.", tagmax,
@@ -215,7 +215,7 @@ SCENARIOS = (
             Bar("misplaced", at_most=0), Bar("own_booked", at_least=1), Bar("fill", at_least=0.99),
             Bar("cpu_s", at_most=20),
         ),
-        ("groups", "booked"), ("misplaced",),
+        ("groups", "booked"), ("misplaced",), quick=True,
     ),
     Scenario(
         "LOCALITY", "Cores that come free go back to the layers that run on their host.", locality,

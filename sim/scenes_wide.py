@@ -140,7 +140,7 @@ SCENARIOS = (
             Bar("wide64_started", at_least=1), Bar("wide128_started", at_least=1), Bar("minutes", at_most=45),
             Bar("held_after", at_most=0), Bar("fill", at_least=0.75),
         ),
-        ("bookings", "most_held"), ("wide64_started", "wide128_started"),
+        ("bookings", "most_held"), ("wide64_started", "wide128_started"), quick=True,
     ),
     Scenario(
         "BACKFILL", "Short frames borrow held hosts while these wait for memory, and give them back in time.", backfill,

@@ -61,7 +61,10 @@ BOOKS = Bar("accounting_faults", at_most=0)  # of every scenario
 
 @dataclass(frozen=True)
 class Scenario:
-    """`run` measures, given a world; `breaks` names the bars of which the control run must break one."""
+    """`run` measures, given a world; `breaks` names the bars of which the control run must break one.
+
+    `quick`: one of those that fit five minutes together, on small farms.
+    """
 
     name: str
     about: str
@@ -69,6 +72,7 @@ class Scenario:
     bars: tuple[Bar, ...]
     evidence: tuple[str, ...]
     breaks: tuple[str, ...] = ()
+    quick: bool = False
 
 
 @dataclass
@@ -142,6 +146,7 @@ class World:
         self.control = control  # what is tested is to be left away
         self.say = say
         self.faults: Numbers = {}
+        self.dsn = ""  # of the database that was made last
 
     def size(self, usual: int, quick: int) -> int:
         return quick if self.quick else usual
@@ -149,7 +154,7 @@ class World:
     @contextlib.contextmanager
     def database(self, hosts: Sequence[world.Host] = ()) -> Iterator[psycopg.Connection[Any]]:
         """A fresh database with these hosts; at the end its books are checked."""
-        dsn = self.lab.clone(EMPTY, DATABASE)
+        self.dsn = dsn = self.lab.clone(EMPTY, DATABASE)
         with connect(dsn) as connection:
             world.boot(connection, list(hosts))
             yield connection
@@ -171,7 +176,7 @@ class World:
         directory.mkdir()
         with self.database(hosts) as connection:
             script.set_values(connection, log_root=directory / "logs", **(settings or {}))
-            with stage(connection.info.dsn, directory) as around:
+            with stage(self.dsn, directory) as around:
                 around.start_launcher(**(launcher or {}))
                 around.start_farm(
                     world.save(list(hosts), directory / "hosts.json"), {"report_s": 2.0, **behaviour}
@@ -196,17 +201,22 @@ class Live:
 
     def until(self, what: str, condition: Callable[[], object], seconds: float = 60.0) -> float:
         """Wait until the condition holds; returns the seconds that it took. Raises MaestroError, naming `what`."""
+        took = self.waited(condition, seconds)
+        if took > seconds:
+            raise MaestroError(f"not within {seconds:.0f} s: {what}")
+        return took
+
+    def waited(self, condition: Callable[[], object], seconds: float) -> float:
+        """Wait until the condition holds, but not much longer than `seconds`; returns the seconds that went by."""
         began = time.monotonic()
-        while not condition():
-            if time.monotonic() - began > seconds:
-                raise MaestroError(f"not within {seconds:.0f} s: {what}")
+        while not condition() and time.monotonic() - began <= seconds:
             time.sleep(0.05)
         return time.monotonic() - began
 
     def done(self) -> int:
         return script.states(self.connection)["SUCCEEDED"]
 
-    def finish(self, total: int, seconds: float = 120.0) -> float:
+    def finish(self, total: int) -> float:
         """Wait until `total` frames have succeeded and all is quiet; returns the seconds until then."""
         last = [0]
 
@@ -216,7 +226,7 @@ class Live:
             return last[0] >= total
 
         try:
-            took = self.until(f"{total} frames done", all_done, seconds)
+            took = self.until(f"{total} frames done", all_done, 120.0 + 6 * self.world.seconds)
         except MaestroError as error:
             raise MaestroError(f"{error}, but {last[0]}; {script.states(self.connection)}") from None
         self.until("the last bookings released", lambda: not self.one("select count(*) from public.proc"))

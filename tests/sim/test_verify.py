@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,6 +53,7 @@ def test_a_scenario_that_breaks_down_fails_with_its_reason() -> None:
 def test_every_scenario_demands_evidence_and_its_control_breaks_a_bar_that_exists() -> None:
     for scenario in scenarios.ALL.values():
         assert scenario.evidence, scenario.name
+        assert scenario.breaks, scenario.name
         assert set(scenario.breaks) <= {bar.number for bar in scenario.bars}, scenario.name
 
 
@@ -72,6 +74,15 @@ def test_a_check_that_measured_nothing_is_inconclusive_and_the_command_fails(mon
     summary = json.loads(done.stdout.splitlines()[-1])
     assert summary["scenarios"]["TRIAL"]["verdict"] == "INCONCLUSIVE"
     assert (summary["passed"], summary["failed"], summary["inconclusive"]) == (0, 0, 1)
+
+
+@pytest.mark.usefixtures("no_lab")
+def test_a_quick_run_is_of_the_quick_scenarios_and_a_named_one_of_those_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, fast = _scenario(), replace(_scenario(), name="FAST", quick=True)
+    monkeypatch.setattr(scenarios, "ALL", {"TRIAL": slow, "FAST": fast})
+    for arguments, names in ((["--quick"], {"FAST"}), (["--quick", "trial"], {"TRIAL"}), ([], {"TRIAL", "FAST"})):
+        done = CliRunner().invoke(cli, ["sim", "verify", "--json", *arguments])
+        assert set(json.loads(done.stdout.splitlines()[-1])["scenarios"]) == names
 
 
 @pytest.mark.usefixtures("no_lab")
