@@ -94,7 +94,10 @@ class Planner:
             "cue_maestro_booked_frames_locality", "Frames booked, by warmth of the host.", ["kind"], registry=registry
         )
         self.dispatched = Counter("cue_maestro_frames_dispatched", "Frames booked.", ["show"], registry=registry)
-        self.passes = Counter("cue_maestro_group_pass", "Group passes, by their end.", ["reason"], registry=registry)
+        self.passes = Counter(
+            "cue_maestro_group_pass", "Host groups planned, by how the tick's planning ended.", ["reason"],
+            registry=registry,
+        )  # fmt: skip
         self.drift = Counter("cue_maestro_drift_repaired", "Counters that ticks found wrong.", registry=registry)
         self.ticks = Histogram(
             "cue_maestro_tick_duration_seconds", "Duration of ticks.", buckets=TICK_BUCKETS, registry=registry
@@ -115,7 +118,7 @@ class Planner:
             oldest.set(answer[f"{kind}_oldest_seconds"])
         self.running.set(answer["running_frames"])
         self.groups.set(stats.get("groups") or 0)
-        self.stranded.set(stats.get("stranded_cores") or 0)
+        self.stranded.set(answer["stranded_cores"])
         self.farm_cores.labels("total").set(stats.get("cores") or 0)
         self.farm_cores.labels("idle").set(stats.get("idle_cores") or 0)
         self.tick_age.set(answer["tick_age_seconds"] or 0)

@@ -33,10 +33,16 @@ as $$
         'passes', (
             select coalesce(jsonb_object_agg(e.reason, e.number), '{}')
               from (
-                  select d.key as reason, sum(d.value::bigint) as number
+                  -- A tick plans all groups in one pass, which ends for all of them alike.
+                  select case
+                             when (f.stats ->> 'out_of_time')::boolean then 'out_of_time'
+                             when (f.stats ->> 'cut')::bigint > 0 then 'cut'
+                             else 'completed'
+                         end as reason,
+                         sum((f.stats ->> 'groups')::bigint) as number
                     from fresh as f
-                   cross join jsonb_each_text(f.stats -> 'passes') as d
-                   group by d.key
+                   where f.stats ? 'groups'
+                   group by 1
               ) as e
         ),
         'booked', (
@@ -62,10 +68,16 @@ as $$
                    group by s.str_name
               ) as e
         ),
-        'running_frames', coalesce(
-            (select (l.stats ->> 'running_frames')::bigint from last as l),
-            (select sum(s.int_running_count)::bigint from job_stat as s),
-            0
+        'running_frames', (
+            select coalesce(sum(s.int_running_count), 0)::bigint
+              from job as j
+              join job_stat as s on s.pk_job = j.pk_job
+             where j.str_state <> 'FINISHED'
+        ),
+        'stranded_cores', (
+            select coalesce(sum(d.value::bigint), 0)
+              from last as l
+             cross join jsonb_each_text(l.stats -> 'stranded') as d
         )
     ) || (
         select jsonb_build_object(

@@ -40,6 +40,31 @@ async def test_the_figures_of_the_farm_are_served(farm: Farm) -> None:
     assert 'cue_maestro_show_cores{show="demo"} 3.0' in text
 
 
+async def test_how_planning_ended_and_what_it_left_idle_is_served(farm: Farm) -> None:
+    await farm.start()
+    async with farm.launcher() as daemon:
+        await farm.until(lambda: daemon.state.registered.is_set())
+        server = MetricsServer(daemon.state)
+        farm.tick()
+        await server.answer("/metrics")
+        for stats in (
+            {"groups": 2, "cut": 0, "out_of_time": False},
+            {"groups": 2, "cut": 7, "out_of_time": False},
+            {"groups": 4, "cut": 0, "out_of_time": True, "stranded": {"one": 3, "two": 2}},
+        ):
+            farm.db.execute(
+                "insert into maestro.tick (started_at, status, stats) values (now(), 'planned', %s)",
+                [json.dumps(stats)],
+            )
+        server._refreshed = 0.0
+        _, _, body = await server.answer("/metrics")
+        await server.close()
+    text = body.decode()
+    for reason, groups in (("completed", 2), ("cut", 2), ("out_of_time", 4)):
+        assert f'cue_maestro_group_pass_total{{reason="{reason}"}} {groups}.0' in text
+    assert "cue_farm_health_stranded_cores 5.0" in text
+
+
 async def test_health_is_served_over_http(farm: Farm, unused_tcp_port: int) -> None:
     await farm.start()
     async with farm.launcher(metrics=f"127.0.0.1:{unused_tcp_port}") as daemon:
