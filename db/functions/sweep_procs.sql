@@ -3,9 +3,9 @@
 --
 -- Not confirmed for orphan_seconds: unbooked with 301, all together, so that one host's cannot keep another's waiting.
 -- Not judged while nobody could hear reports, nor with a completion in the inbox.
--- Procs and RUNNING frames are compared by number, job by job, and looked at one by one only where they differ.
--- A frame without a proc goes to WAITING with 301 once frame_verification_grace_seconds have passed since its start.
--- Locks as unbook; lock_frames. Result: corrections.
+-- Procs and RUNNING frames are compared by number, job by job, and looked at one by one where they differ
+-- (match_procs); a proc too many and one too few hide each other from that until all are looked at.
+-- Locks as match_procs. Result: corrections.
 create or replace function maestro.sweep_procs(p_now timestamptz) returns bigint
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
@@ -15,7 +15,6 @@ declare
     v_silent constant timestamptz := p_now - make_interval(secs => maestro.setting('orphan_seconds')::integer);
     v_procs text [];
     v_jobs text [];
-    v_frames text [];
     v_count bigint := 0;
 begin
     if maestro.someone_listens(p_now) then
@@ -45,40 +44,8 @@ begin
         full join (select pk_job, count(*) as procs from proc group by pk_job) as p on p.pk_job = s.pk_job
         where s.frames is distinct from p.procs
     );
-    if cardinality(v_jobs) = 0 then
-        return v_count;
-    end if;
-
-    v_procs := array(
-        select p.pk_proc
-        from proc as p
-        left join frame as f on f.pk_frame = p.pk_frame
-        where p.pk_job = any(v_jobs) and f.str_state is distinct from 'RUNNING' and not p.b_local
-        limit 5000
-    );
-    v_count := v_count + maestro.unbook_orphans(v_procs, 'its frame does not run', p_now);
-
-    v_frames := array(
-        select f.pk_frame
-        from layer as l
-        join layer_stat as s on s.pk_layer = l.pk_layer and s.int_running_count > 0
-        join frame as f on f.pk_layer = l.pk_layer
-        where l.pk_job = any(v_jobs) and f.str_state = 'RUNNING'
-            and f.ts_started < p_now
-            - make_interval(secs => maestro.setting('frame_verification_grace_seconds')::integer)
-            and not exists (select from proc as p where p.pk_frame = f.pk_frame)
-        limit 5000
-    );
-    if cardinality(v_frames) > 0 then
-        perform maestro.lock_frames(v_frames);
-        update frame as f set
-            str_state = 'WAITING', int_exit_status = 301, str_checkpoint_state = 'DISABLED',
-            ts_stopped = p_now, ts_updated = p_now, int_version = f.int_version + 1
-        where f.pk_frame = any(v_frames) and f.str_state = 'RUNNING';
-        insert into maestro.fault (at, kind, detail)
-        select p_now, 'orphan frame', jsonb_build_object('pk_frame', f.pk_frame)
-        from unnest(v_frames) as f (pk_frame);
-        v_count := v_count + cardinality(v_frames);
+    if cardinality(v_jobs) > 0 then
+        v_count := v_count + maestro.match_procs(v_jobs, p_now);
     end if;
     return v_count;
 end

@@ -213,3 +213,40 @@ def _timed(db: Db) -> float:
     start = time.perf_counter()
     call(db, "sweep")
     return time.perf_counter() - start
+
+
+def test_a_proc_too_many_and_one_too_few_of_a_job_are_both_found(db: Db) -> None:
+    """P07: their numbers agree, and still neither stays."""
+    pk_host = add_host(db, "h")
+    job = add_job(db, "j", {"a": 3})
+    lone, held, done = frames_of(db, job)
+    for frame in (lone, held, done):
+        book(db, frame, pk_host, age_seconds=500)
+    call(db, "release_procs", column(db, "select pk_proc from proc where pk_frame = %s", lone))
+    db.execute("update frame set str_state = 'DEAD', int_version = int_version + 1 where pk_frame = %s", [done])
+    assert one(db, "select int_running_count = (select count(*) from proc) from job_stat where pk_job = %s", job)
+    call(db, "sweep", now(db))
+    assert [state(db, frame) for frame in (lone, held, done)] == ["WAITING", "RUNNING", "DEAD"]
+    assert column(db, "select pk_frame from proc") == [held]
+    assert faults(db) == ["orphan frame", "orphan proc"]
+    assert accounting(db) == []
+
+
+def test_counters_of_states_that_lie_hide_no_frame_and_keep_no_job_open(db: Db) -> None:
+    """P14, for the counters that say what waits: they are counted anew, told, and what they hid is booked."""
+    add_host(db, "h")
+    hidden, done = add_job(db, "hidden", {"a": 4}), add_job(db, "done", {"a": 1})
+    db.execute("update layer_stat set int_waiting_count = 0 where pk_job = %s", [hidden])
+    db.execute("update job_stat set int_waiting_count = 0, int_dead_count = 3 where pk_job = %s", [hidden])
+    ((proc, frame),) = [(book(db, f, add_host(db, "other")), f) for f in frames_of(db, done)]
+    db.execute("update job_stat set int_dead_count = 2 where pk_job = %s", [done])
+    complete(db, proc, frame)
+    assert one(db, "select str_state from job where pk_job = %s", done) == "PENDING"
+    answer = call(db, "sweep", now(db, 61))
+    assert answer["errors"] == []
+    assert column(db, "select detail ->> 'what' from maestro.fault where kind = 'drift' order by 1") == [
+        "job_stat", "job_stat", "layer_stat",
+    ]  # fmt: skip
+    assert tick(db)["committed"] == 4
+    assert one(db, "select str_state from job where pk_job = %s", done) == "FINISHED"
+    assert accounting(db) == []
