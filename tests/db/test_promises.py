@@ -213,7 +213,7 @@ def test_aborted_ticks_leave_nothing_in_their_session(db: Db, dsn: str) -> None:
         there = one(other, "select maestro_tick(true, 7)")
     assert [here[key] for key in keys] == [there[key] for key in keys]
     assert here["planned"] == 48
-    plan = "select tick_id, layers, hosts, layer, host, frames, score from maestro.tick_plan"
+    plan = "select tick_id, layers, hosts, layer, host, frames, term_cores from maestro.tick_plan order by tick_id"
     placed = []
     for session in (db, None):
         with psycopg.connect(dsn) as other:
