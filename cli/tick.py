@@ -14,6 +14,7 @@ from db.errors import MaestroError, from_database
 from db.schedule import parse_every
 
 RECONNECT_SECONDS = 1.0
+SESSION_SECONDS = 60.0  # a session that plans for days grows; pg_cron's live a minute as well
 
 
 @click.command()
@@ -58,10 +59,15 @@ def _loop(dsn: str | None, pause: float, dry_run: bool, seed: int | None, as_jso
     """Tick for good; a lost connection is made again, so that a restarted database needs nobody."""
     connection: psycopg.Connection[Any] | None = connect(dsn)
     due = time.monotonic()
+    fresh_at = due + SESSION_SECONDS
     while True:
         try:
+            if connection is not None and time.monotonic() >= fresh_at:
+                connection.close()
+                connection = None
             if connection is None:
                 connection = connect(dsn)
+                fresh_at = time.monotonic() + SESSION_SECONDS
             _show(call(connection, dry_run, seed), as_json)
             if not dry_run:
                 _write_history(connection)

@@ -153,7 +153,11 @@ def make_farm(seed: int, hosts: int, layers: int) -> Farm:
     random = Random(seed)
     found = make_layers(random, layers, hosts)
     settings = Settings(
+        weight_cores=random.choice((1.0, 1.0, 0.0)),
+        weight_mem=random.choice((1.0, 1.0, 3.0)),
         weight_gpus=random.choice((4.0, 0.0)),
+        locality_window_frames=random.choice((64, 64, 16, 0)),
+        memory_sizing=random.choice((True, True, True, False)),
         layer_candidates_per_group_max=random.choice((2000, 2000, 2000, 3, 1)),
         job_frame_dispatch_max=random.choice((0, 0, 0, 2)),
         host_frame_dispatch_max=random.choice((0, 0, 0, 3)),
