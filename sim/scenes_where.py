@@ -68,7 +68,7 @@ def tags_gpu(given: World) -> Numbers:
             script.layer("onmedium", 2000 * scale, 2, tags="general" if plain else "medium"),
             script.layer("onsmall", 3000 * scale, 1, tags="general" if plain else "small | medium"),
             script.layer("withgpu", 200 * scale, 2, gpus=1, gpu_memory="8g"),
-            script.layer("anywhere", 2000 * scale, 1),
+            *script.layers(8, 6000 * scale),
         ]
         script.submit(connection, "mixed", layers)
         farm = Inline(connection, seconds=lambda booked: farm.random.uniform(60, 300))
