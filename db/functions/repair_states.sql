@@ -2,8 +2,8 @@
 -- and its job never ends. Part of the sweep.
 -- Layers of jobs that are not finished are counted anew in slices of about 50,000 frames, one a call; then jobs are
 -- compared with their layers. What is wrong is locked and counted again: whoever changes frames' states holds these
--- rows. Each repair is a row of maestro.fault, kind drift.
--- Locks: layer_stat, job_stat, each sorted by key; only rows that are wrong. Result: rows repaired.
+-- rows. A mark (layer_mark) that lies beyond a waiting frame goes. Each repair is a row of maestro.fault, kind drift.
+-- Locks: layer_stat, layer_mark, job_stat, each sorted by key; only rows that are wrong. Result: rows repaired.
 create or replace function maestro.repair_states(p_now timestamptz) returns bigint
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
@@ -15,20 +15,19 @@ declare
         select least(greatest(ceil(c.reltuples / 50000), 1), 40) from pg_class as c where c.oid = 'frame'::regclass
     );
     v_slice constant integer := mod(floor(extract(epoch from p_now) / 60)::bigint, v_slices);
+    v_all text [];
     v_layers text [];
     v_jobs text [];
     v_rows bigint;
     v_count bigint := 0;
 begin
-    v_layers := array(
-        select d.pk_layer
-        from maestro.state_drift(array(
-            select s.pk_layer::text
-            from job as j join layer_stat as s on s.pk_job = j.pk_job
-            where j.str_state not in ('FINISHED', 'STARTUP')
-                and mod(hashtext(s.pk_layer)::bigint + 2147483648, v_slices) = v_slice
-        )) as d
+    v_all := array(
+        select s.pk_layer::text
+        from job as j join layer_stat as s on s.pk_job = j.pk_job
+        where j.str_state not in ('FINISHED', 'STARTUP')
+            and mod(hashtext(s.pk_layer)::bigint + 2147483648, v_slices) = v_slice
     );
+    v_layers := array(select d.pk_layer from maestro.state_drift(v_all) as d);
     if cardinality(v_layers) > 0 then
         perform maestro.lock_states(
             v_layers, array(select distinct s.pk_job::text from layer_stat as s where s.pk_layer = any(v_layers))
@@ -49,6 +48,20 @@ begin
         from repaired as r;
         get diagnostics v_count = row_count;
     end if;
+
+    -- A mark beyond a waiting frame hides it from the commit.
+    with gone as (
+        delete from maestro.layer_mark as m
+        where m.pk_layer = any(v_all) and exists (
+            select from frame as f
+            where f.pk_layer = m.pk_layer and f.int_dispatch_order < m.first_order and f.str_state = 'WAITING'
+        )
+        returning m.pk_layer
+    )
+    insert into maestro.fault (at, kind, detail)
+    select p_now, 'drift', jsonb_build_object('what', 'layer_mark', 'id', g.pk_layer) from gone as g;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
 
     v_jobs := array(select d.pk_job from maestro.job_state_drift(null) as d);
     if cardinality(v_jobs) > 0 then

@@ -9,6 +9,7 @@
 -- every 5 s    sweep_procs            procs that no report confirms, procs and RUNNING frames without each other
 -- every 60 s   match_procs            the same of procs and frames one by one
 -- every 60 s   repair_states          counters of frames' states that lie
+-- every 30 s   free_checkpoints       frames whose checkpoint nobody took away
 -- every 30 s   recover_depends        depends whose end was never noticed
 -- every 30 s   forget_state           warmth that has cooled, state of layers whose job is done
 -- every 60 s   forget_history         rows older than history_hours
@@ -32,7 +33,7 @@ begin
         values
         ('sweep_hosts', interval '2 s'), ('sweep_procs', '5 s'), ('drain_history', '1 s'),
         ('recover_depends', '30 s'), ('forget_state', '30 s'), ('forget_history', '60 s'),
-        ('match_procs', '60 s'), ('repair_states', '60 s')
+        ('match_procs', '60 s'), ('repair_states', '60 s'), ('free_checkpoints', '30 s')
     ),
     due as (
         insert into maestro.sweep_clock (task, last_at)
@@ -53,7 +54,7 @@ begin
             (3, 'recover_depends', '$1', 'depends_recovered'), (4, 'finish_done_jobs', '$1', 'jobs_finished'),
             (5, 'drain_history', '500', 'history'), (6, 'forget_history', '$1', 'forgotten'),
             (7, 'forget_state', '$1', 'cooled'), (8, 'repair_states', '$1', 'states'),
-            (9, 'match_procs', 'null, $1', 'matched')
+            (9, 'match_procs', 'null, $1', 'matched'), (10, 'free_checkpoints', '$1', 'checkpoints')
         ) as t (place, task, argument, counter)
         where t.task = 'finish_done_jobs' or t.task = any(v_due)
         order by t.place

@@ -250,3 +250,34 @@ def test_counters_of_states_that_lie_hide_no_frame_and_keep_no_job_open(db: Db) 
     assert tick(db)["committed"] == 4
     assert one(db, "select str_state from job where pk_job = %s", done) == "FINISHED"
     assert accounting(db) == []
+
+
+def test_a_mark_beyond_a_waiting_frame_does_not_hide_it_for_good(db: Db) -> None:
+    """Somebody moved a frame to the front by hand."""
+    add_host(db, "h", cores=4)
+    job = add_job(db, "j", {"a": 4})
+    call(db, "sweep")
+    db.execute("insert into maestro.layer_mark select pk_layer, 3 from layer")
+    assert tick(db)["committed"] == 2
+    call(db, "sweep", now(db, 61))
+    assert column(db, "select detail ->> 'what' from maestro.fault") == ["layer_mark"]
+    assert tick(db)["committed"] == 2
+    assert [state(db, frame) for frame in frames_of(db, job)] == ["RUNNING"] * 4
+    assert accounting(db) == []
+
+
+def test_a_frame_whose_checkpoint_nobody_took_away_runs_again(db: Db) -> None:
+    pk_host = add_host(db, "h")
+    frame = frames_of(db, add_job(db, "j", {"a": 1}, retries=3))[0]
+    proc = book(db, frame, pk_host)
+    db.execute("update frame set str_checkpoint_state = 'ENABLED'")
+    complete(db, proc, frame, 1)
+    assert state(db, frame) == "CHECKPOINT"
+    call(db, "sweep", now(db, 200))
+    assert state(db, frame) == "CHECKPOINT"
+    call(db, "report_status", host_report("h"), now(db, 300))
+    call(db, "sweep", now(db, 301))
+    assert state(db, frame) == "WAITING"
+    assert faults(db) == ["checkpoint left open"]
+    assert tick(db)["committed"] == 1
+    assert accounting(db) == []
