@@ -34,7 +34,8 @@ select is((
 set role maestro_reader;
 select lives_ok($$
     select count(*) from maestro.setting, maestro.tick, maestro.placement, maestro.waitlist, maestro.launch,
-        maestro.reservation, maestro.host_ready_at, maestro.alloc_work, maestro.show_share
+        maestro.reservation, maestro.host_ready_at, maestro.alloc_work, maestro.show_share,
+        maestro.layer_rank
 $$, 'maestro_reader reads every table and view of the contract');
 reset role;
 

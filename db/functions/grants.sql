@@ -26,7 +26,7 @@ to maestro_launcher;
 grant select on
     maestro.setting, maestro.tick, maestro.placement, maestro.waitlist, maestro.launch, maestro.launcher,
     maestro.host_order, maestro.host_drain, maestro.fault, maestro.reservation, maestro.host_ready_at,
-    maestro.alloc_work, maestro.show_share, maestro.limit_policy
+    maestro.alloc_work, maestro.show_share, maestro.layer_rank, maestro.limit_policy
 to maestro_reader, maestro_admin;
 grant execute on function
     maestro.check_accounting, maestro.stat_line, maestro.launcher_metrics, maestro.cap_value

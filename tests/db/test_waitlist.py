@@ -199,3 +199,22 @@ def test_a_layer_that_is_planned_and_never_booked_is_named(db: Db) -> None:
     db.execute("drop trigger refuse on frame")
     assert tick(db)["committed"] == 2
     assert one(db, "select count(*) from maestro.plan_zero") == 0
+
+
+def test_a_layer_s_rank_its_terms_and_who_was_served_before_it_are_one_look(db: Db) -> None:
+    """P38."""
+    add_host(db, "host1", cores=4)
+    low, high = add_job(db, "low", {"render": 10}), add_job(db, "high", {"render": 10})
+    db.execute("update job_resource set int_priority = case pk_job when %s then 300 else 100 end", [high])
+    tick(db)
+    look = "select rank, priority, draw_share, show_tier, served_before from maestro.layer_rank where pk_job = %s"
+    (rank, priority, share, tier, before) = db.execute(look, [low]).fetchone() or ()
+    assert (rank, priority, share, tier) == (2, 100, 0.25, one(db, "select int_cores / int_size::numeric"
+                                                                   " from subscription"))  # fmt: skip
+    order = column(
+        db, "select layers[l] from maestro.tick_plan, unnest(layer) with ordinality as u (l, n)"
+        " group by layers[l] order by min(n)",
+    )  # fmt: skip
+    own = one(db, "select pk_layer from layer where pk_job = %s", low)
+    assert before == (order[: order.index(own)] if own in order else order)
+    assert (db.execute(look, [high]).fetchone() or ())[:3] == (1, 300, 0.75)
