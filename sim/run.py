@@ -41,7 +41,7 @@ class Options:
     mix: Mix = field(default_factory=Mix)
     hosts: int = sum(kind.count for kind in HOST_CLASSES)
     jobs: int = 50  # of the fixed feed
-    compress: float = 20.0
+    compress: float = 10.0
     duration: float = 60.0
     every_ms: int = 500
     seed: int = 1
