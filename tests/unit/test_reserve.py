@@ -160,6 +160,16 @@ def test_an_owner_that_changed_releases_its_host_in_the_next_tick(owner: Layer) 
     assert by_host(made, 1) == {0: 4}
 
 
+def test_a_hold_serves_the_frames_that_ask_for_more_and_where_these_do_not_fit_the_others() -> None:
+    state = State(now_s=1000.0, reservations=(held(0, 0),))
+    for ask, owner in ((200, 1), (300, 0)):
+        layers = [layer(0, cores=64, gib=10), layer(1, cores=64, gib=ask, ask=ask * GIB, pk_layer="layer0")]
+        made = run([host(0, cores=64, gib=256)], layers, state=state)
+        assert [p.layer for p in made.placements] == [owner]
+    draining = run(busy_hosts(1), layers, state=state)
+    assert (draining.held, draining.releases) == (1, ())
+
+
 def test_an_owner_that_is_narrow_beside_a_larger_host_gives_its_host_back() -> None:
     state = State(now_s=1000.0, reservations=(held(0, 0),))
     assert not run(busy_hosts(1), [layer(0, cores=32)], state=state).releases

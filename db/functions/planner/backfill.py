@@ -59,20 +59,32 @@ class Holds:
         self._now_s = state.now_s
         if not state.reservations:
             return
-        orders = {layer.pk_layer: layer.order for layer in sizes.layers}
+        orders: Dict[str, List[int]] = {}
+        for layer in sizes.layers:
+            orders.setdefault(layer.pk_layer, []).append(layer.order)
         indexes = {host.pk_host: host.index for host in hosts}
         self.widths = Widths(hosts)
         for held in state.reservations:
-            index, order = indexes.get(held.pk_host), orders.get(held.pk_layer)
-            layer = sizes.on(order, hosts[index]) if index is not None and order is not None else None
-            if (
-                index is not None and order is not None and layer is not None
-                and self._stands(held, layer, hosts[index], settings)
-                and self.widths.wide(sizes.layers[order])  # by the size that grants are made by
-            ):  # fmt: skip
-                self._keep(hosts[index], layer, settings, state)
-            else:
+            index = indexes.get(held.pk_host)
+            # Frames of the layer that ask for more than its others come last, and have the host if they fit.
+            if index is None or not any(
+                self._claim(held, order, hosts[index], sizes, settings, state)
+                for order in reversed(orders.get(held.pk_layer, []))
+            ):
                 self.ended.append(held.pk_host)
+
+    def _claim(
+        self, held: Reservation, order: int, host: Host, sizes: Sizes, settings: Settings, state: State
+    ) -> bool:
+        """Keep the host for the layer, if it still waits for it; whether it does."""
+        layer = sizes.on(order, host)
+        # Wide by the size that grants are made by.
+        if layer is None or not self._stands(held, layer, host, settings) or self.widths is None:
+            return False
+        if not self.widths.wide(sizes.layers[order]):
+            return False
+        self._keep(host, layer, settings, state)
+        return True
 
     @staticmethod
     def _stands(held: Reservation, layer: Layer, host: Host, settings: Settings) -> bool:
