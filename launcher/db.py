@@ -89,6 +89,11 @@ def _first_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
+def rows_of(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Rows that the database told as columns: name -> the rows' values."""
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
 class Backoff:
     """Pauses that grow from try to try, capped and jittered, so that launchers do not come back all at once."""
 

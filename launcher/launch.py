@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from launcher import inquiry, log
-from launcher.db import Backoff, DatabaseAway, Link, Refused, away
+from launcher.db import Backoff, DatabaseAway, Link, Refused, away, rows_of
 from launcher.inquiry import Booking, Verdict
 from launcher.recycle import rss_mb
 from launcher.rqd import Sent
@@ -101,16 +101,17 @@ class LaunchDuty:
         )  # fmt: skip
         if not after:
             self._look_back_at = now + state.config.poll_s
-        if answer["launches"]:
-            self._after = answer["launches"][-1]["launch_id"]
+        rows = rows_of(answer["launches"])
+        if rows:
+            self._after = rows[-1]["launch_id"]
         give_up_at = now + state.confirm_seconds + state.config.launch_deadline_s
-        for row in answer["launches"]:
+        for row in rows:
             launch = Launch(
                 row, answer["layers"][row["pk_layer"]], answer["jobs"][row["pk_job"]], now, give_up_at,
                 believe_until=give_up_at - row["age_seconds"], in_doubt=row["attempts"] > 1,
             )  # fmt: skip
             self._enqueue(launch)
-        return len(answer["launches"])
+        return len(rows)
 
     async def run(self) -> None:
         state = self._state

@@ -28,7 +28,9 @@ as $$
           from proc as p
           join host as h on h.pk_host = p.pk_host
          cross join me
-         where p.ts_ping < p_now - make_interval(secs => maestro.setting('launch_confirm_seconds')::integer)
+         where p.ts_ping < p_now - (
+               select make_interval(secs => maestro.setting('launch_confirm_seconds')::integer)  -- once, not a proc
+           )
            and p.pk_frame is not null
            and abs(hashtext(p.pk_host)::bigint) % me.total = me.place
            and h.str_name <> all(p_skip_hosts)

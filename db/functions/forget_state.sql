@@ -12,7 +12,7 @@ begin
     delete from maestro.warmth as w
     using maestro.odometer as o
     where o.pk_host = w.pk_host
-        and o.frames - w.odometer_at_leave >= maestro.setting('locality_window_frames')::integer;
+        and o.frames - w.odometer_at_leave >= (select maestro.setting('locality_window_frames')::integer);
     get diagnostics v_rows = row_count;
     v_count := v_count + v_rows;
 

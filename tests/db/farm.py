@@ -9,6 +9,8 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from launcher.db import rows_of
+
 SHOW = "00000000-0000-0000-0000-000000000051"
 ALLOC = "00000000-0000-0000-0000-0000000000a1"
 DEPT = "00000000-0000-0000-0000-0000000000d1"
@@ -33,6 +35,11 @@ def column(db: Db, statement: str, *values: Any) -> list[Any]:
 
 def _is_json(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+def claim(db: Db, launcher: int, most: int) -> list[dict[str, Any]]:
+    """Launches that a launcher claims."""
+    return rows_of(call(db, "claim_launches", launcher, most)["launches"])
 
 
 def call(db: Db, function: str, *values: Any) -> Any:

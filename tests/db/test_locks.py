@@ -19,6 +19,7 @@ from tests.db.farm import (
     add_host,
     add_job,
     call,
+    claim,
     column,
     completion,
     host_report,
@@ -155,7 +156,7 @@ class Caller:
             ])  # fmt: skip
 
     def launch(self) -> None:
-        claimed = call(self.db, "claim_launches", self.launcher, self.random.choice([5, 50]))["launches"]
+        claimed = claim(self.db, self.launcher, self.random.choice([5, 50]))
         if claimed:
             call(self.db, "finish_launches", self.launcher, [
                 {

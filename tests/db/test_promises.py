@@ -18,6 +18,7 @@ from tests.db.farm import (
     add_job,
     book,
     call,
+    claim,
     column,
     complete,
     completion,
@@ -37,10 +38,10 @@ def test_a_frame_of_half_an_hour_is_launched_once_and_never_killed(db: Db) -> No
     frame = frames_of(db, add_job(db, "j", {"a": 1}))[0]
     tick(db)
     first = call(db, "register_launcher", "machine", 1, "test")
-    (launch,) = call(db, "claim_launches", first, 10)["launches"]
+    (launch,) = claim(db, first, 10)
     call(db, "leave_launcher", first)
     second = call(db, "register_launcher", "machine", 2, "test")
-    (again,) = call(db, "claim_launches", second, 10)["launches"]
+    (again,) = claim(db, second, 10)
     assert (again["pk_proc"], again["attempts"]) == (launch["pk_proc"], 2)  # it asks the host before it sends
     call(db, "finish_launches", second, [{"launch_id": again["launch_id"], "outcome": "launched"}])
     start = one(db, "select now()")
@@ -244,7 +245,7 @@ def test_without_launchers_planning_stops_at_the_backlog_and_goes_on_when_they_a
     assert (halted["status"], halted["committed"]) == ("planned", 0)
     assert [error["what"] for error in halted["errors"]] == ["launchers"]
     launcher = call(db, "register_launcher", "machine", 1, "test")
-    claimed = call(db, "claim_launches", launcher, 1000)["launches"]
+    claimed = claim(db, launcher, 1000)
     call(db, "finish_launches", launcher, [{"launch_id": e["launch_id"], "outcome": "launched"} for e in claimed])
     assert tick(db)["committed"] == 30
     assert accounting(db) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from tests.db.farm import accounting, add_host, add_job, call, column, host_report, one, tick, uncap
+from tests.db.farm import accounting, add_host, add_job, call, claim, column, host_report, one, tick, uncap
 
 Db = psycopg.Connection[Any]
 
@@ -14,7 +14,7 @@ Db = psycopg.Connection[Any]
 def refuse_all(db: Db, host: str) -> int:
     """A launcher hears that the host refuses what was booked there; returns how many bookings were undone."""
     launcher = call(db, "register_launcher", "machine", 1, "test")
-    claimed = call(db, "claim_launches", launcher, 1000)["launches"]
+    claimed = claim(db, launcher, 1000)
     answer = call(db, "finish_launches", launcher, [
         {
             "launch_id": each["launch_id"], "error": "UNKNOWN: Not launching, insufficient idle cores",

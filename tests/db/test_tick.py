@@ -15,6 +15,7 @@ from tests.db.farm import (
     add_host,
     add_job,
     call,
+    claim,
     column,
     completion,
     frames_of,
@@ -374,6 +375,6 @@ def test_the_wait_of_a_frame_counts_from_when_it_could_run_whatever_is_edited_me
     db.execute("update frame set int_exit_status = 1 where pk_frame = %s", [frames[1]])
     tick(db)
     launcher = call(db, "register_launcher", "machine", 1, "test")
-    waited = {each["pk_frame"]: each["waited"] for each in call(db, "claim_launches", launcher, 10)["launches"]}
+    waited = {each["pk_frame"]: each["waited"] for each in claim(db, launcher, 10)}
     assert 100 <= waited[frames[0]] < 200
     assert waited[frames[1]] is None  # its second run
