@@ -30,7 +30,7 @@ def test_a_tick_whose_session_is_ended_is_committed_whole_or_not_at_all(db: Db, 
     for number in range(12):
         add_host(db, f"host{number}", cores=8)
     for number in range(4):
-        add_job(db, f"job{number}", {"render": 5000}, retries=100)
+        add_job(db, f"job{number}", {"render": 30 * moments}, retries=100)  # more than can run in so many ticks
     seen = {"committed": 0, "ended": 0}
     seconds = _measured(db, dsn)
     ticks = 1
