@@ -29,8 +29,8 @@ def test_a_tick_whose_session_is_ended_is_committed_whole_or_not_at_all(db: Db, 
     db.execute("update maestro.setting set value = '86400' where name = 'host_down_seconds'")  # nobody reports here
     for number in range(12):
         add_host(db, f"host{number}", cores=8)
-    for number in range(4):
-        add_job(db, f"job{number}", {"render": 30 * moments}, retries=100)  # more than can run in so many ticks
+    for number in range(moments // 12):  # more work than so many ticks can book
+        add_job(db, f"job{number}", {"render": 1500}, retries=100)
     seen = {"committed": 0, "ended": 0}
     seconds = _measured(db, dsn)
     ticks = 1
