@@ -98,6 +98,7 @@ def steady(lab: Lab, scale: float, runs: int, ended: int, say: Say, advance: Adv
         for number in range(-2, runs + 1):
             say(f"round {number} of {runs}" if number > 0 else "warming up")
             finish_some(connection, ended, number)
+            connection.execute("select maestro.drain_history()")  # as maestro.run does between ticks
             before = gauge.read(connection)
             took, answer = tick(connection)
             if number > 0:

@@ -12,7 +12,7 @@ as $$
          where o.state = 'ready'
             or (
                 o.state = 'claimed'
-                and o.claimed_at < now() - make_interval(secs => maestro.setting('launch_claim_seconds')::integer)
+                and o.claimed_at < now() - make_interval(secs => (select maestro.setting('launch_claim_seconds'))::integer)
                 and o.claimed_by <> all((select maestro.living_launchers())::bigint [])
             )
          order by o.order_id

@@ -35,7 +35,7 @@ begin
     v_count := v_count + v_rows;
     delete from maestro.frame_memory where pk_frame in (
         select m.pk_frame from maestro.frame_memory as m
-        where m.updated_at < p_now - make_interval(hours => maestro.setting('frame_memory_hours')::integer)
+        where m.updated_at < p_now - make_interval(hours => (select maestro.setting('frame_memory_hours'))::integer)
         limit v_limit
     );
     delete from maestro.layer_streak where pk_layer in (

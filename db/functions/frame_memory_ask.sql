@@ -8,7 +8,7 @@ as $$
     from frame as f
     join layer as l on l.pk_layer = f.pk_layer
     left join maestro.frame_memory as m on m.pk_frame = f.pk_frame
-        and m.updated_at > p_now - make_interval(hours => maestro.setting('frame_memory_hours')::integer)
+        and m.updated_at > p_now - make_interval(hours => (select maestro.setting('frame_memory_hours'))::integer)
     where f.pk_frame = p_frame;
 $$;
 comment on function maestro.frame_memory_ask(text, timestamp with time zone) is

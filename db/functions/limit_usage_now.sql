@@ -16,7 +16,7 @@ as $$
         select
             r.pk_limit_record, r.str_type = 'HOST' as per_host,
             coalesce(
-                r.ts_reported - make_interval(secs => maestro.setting('limit_settle_window_seconds')::integer),
+                r.ts_reported - make_interval(secs => (select maestro.setting('limit_settle_window_seconds'))::integer),
                 '-infinity'
             ) as since
         from limit_record as r

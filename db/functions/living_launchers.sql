@@ -7,7 +7,7 @@ as $$
     select array(
         select l.launcher_id
           from maestro.launcher as l
-         where l.heartbeat_at >= now() - make_interval(secs => maestro.setting('launch_claim_seconds')::integer)
+         where l.heartbeat_at >= now() - make_interval(secs => (select maestro.setting('launch_claim_seconds'))::integer)
     );
 $$;
 comment on function maestro.living_launchers() is

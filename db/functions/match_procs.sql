@@ -43,7 +43,7 @@ begin
             and s.int_running_count > coalesce(c.procs, 0)
             and f.str_state = 'RUNNING'
             and f.ts_started < p_now
-            - make_interval(secs => maestro.setting('frame_verification_grace_seconds')::integer)
+            - make_interval(secs => (select maestro.setting('frame_verification_grace_seconds'))::integer)
             and not exists (select from proc as p where p.pk_frame = f.pk_frame)
         limit 5000
     );

@@ -18,7 +18,7 @@ set enable_mergejoin = off
 as $$
 declare
     v_grace constant interval := make_interval(
-        secs => maestro.setting('frame_verification_grace_seconds')::integer
+        secs => (select maestro.setting('frame_verification_grace_seconds'))::integer
     );
     v_orders integer;
 begin

@@ -14,7 +14,7 @@ as $$
     from maestro.frame_memory as m
     join frame as f on f.pk_frame = m.pk_frame and f.str_state = 'WAITING'
     join layer as l on l.pk_layer = f.pk_layer and l.int_mem_min < m.mem
-    where m.updated_at > p_now - make_interval(hours => maestro.setting('frame_memory_hours')::integer)
+    where m.updated_at > p_now - make_interval(hours => (select maestro.setting('frame_memory_hours'))::integer)
     group by f.pk_layer, m.mem
     order by f.pk_layer, m.mem;
 $$;

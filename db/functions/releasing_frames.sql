@@ -10,7 +10,7 @@ as $$
     where f.pk_frame = any(p_frames)
         and (
             f.str_state = 'SUCCEEDED'
-            or f.str_state = 'EATEN' and not maestro.setting('depend_satisfy_only_on_frame_success')::boolean
+            or f.str_state = 'EATEN' and not (select maestro.setting('depend_satisfy_only_on_frame_success'))::boolean
         );
 $$;
 comment on function maestro.releasing_frames(text []) is

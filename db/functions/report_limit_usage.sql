@@ -62,7 +62,7 @@ begin
             continue;
         end if;
         if v_last.ts_watermark is not null and p_now < v_last.ts_updated
-            + make_interval(secs => maestro.setting('limit_min_report_interval_seconds')::integer)
+            + make_interval(secs => (select maestro.setting('limit_min_report_interval_seconds'))::integer)
         then
             v_skipped := v_skipped || jsonb_build_object('limit', v_picture.name, 'reason', 'RATE_LIMITED');
             continue;

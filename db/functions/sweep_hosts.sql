@@ -24,7 +24,7 @@ begin
             select s.pk_host
             from host_stat as s
             where s.str_state = 'UP'
-                and s.ts_ping < p_now - make_interval(secs => maestro.setting('host_down_seconds')::integer)
+                and s.ts_ping < p_now - make_interval(secs => (select maestro.setting('host_down_seconds'))::integer)
             order by s.pk_host
             limit 5000
             for no key update skip locked

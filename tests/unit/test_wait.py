@@ -109,8 +109,8 @@ def test_a_group_for_each_host_is_warned_about() -> None:
 
 def test_waits_become_rows_with_their_reasons_as_json() -> None:
     found = [layer(0, cores=5), layer(1, waiting=9)]
-    keys, buckets, reasons = tick.wait_rows(run([host(0)], found), found)
-    assert keys == ["layer0", "layer1"]
+    keys, kinds, buckets, reasons = tick.wait_rows(run([host(0)], found), found)
+    assert (keys, kinds) == (["layer0", "layer1"], [1, 2])
     assert buckets == ["no_host", "flowing"]
     assert reasons[0] == '[{"reason": "host too small", "hosts": 1}, {"reason": "idle cores", "hosts": 1}]'
 

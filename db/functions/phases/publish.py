@@ -46,10 +46,9 @@ def _unless(values: List[Any], usual: Any) -> List[Any]:
 
 def waits(session: Session, tick_id: int, plan: Plan, found: List[Layer]) -> None:
     """Why each layer waits, for maestro.waitlist."""
-    layers, buckets, reasons = tick.wait_rows(plan, found)
     session.rows(
-        "select maestro.publish_waits($1, $2, $3, $4)", ["bigint", "text[]", "text[]", "text[]"],
-        [tick_id, layers, buckets, reasons],
+        "select maestro.publish_waits($1, $2, $3, $4, $5)", ["bigint", "text[]", "int[]", "text[]", "text[]"],
+        [tick_id, *tick.wait_rows(plan, found)],
     )  # fmt: skip
 
 

@@ -32,7 +32,6 @@ def run(plpy: Any, tick_id: int, now: str, now_s: float, seed: int) -> Dict[str,
 def _run(session: Session, tick_id: int, now: str, now_s: float, seed: int) -> Dict[str, Any]:
     values = {row["name"]: row["value"] for row in session.rows("select name, value from maestro.setting")}
     settings = gather.knobs(session, values)
-    deadline = session.started + int(values["tick_budget_ms"]) / 1000
     session.done("settings")
 
     # 1 drain: frames that finished
@@ -46,6 +45,9 @@ def _run(session: Session, tick_id: int, now: str, now_s: float, seed: int) -> D
         "select maestro.compare_counters($1, $2) as answer", ["bigint", "timestamptz"], [tick_id, now]
     )
     session.done("drift")
+
+    # The budget is the plan's own: a drain that took long must not leave the hosts that it freed idle.
+    deadline = time.monotonic() + int(values["tick_budget_ms"]) / 1000
 
     # 3 snapshot: every host that is UP and OPEN
     host_rows = gather.hosts(session)

@@ -386,12 +386,12 @@ def plan_zero(
     return after, warnings
 
 
-def wait_rows(planned: Plan, found: List[Layer]) -> Tuple[List[str], List[str], List[str]]:
-    """Parallel lists: pk_layer, bucket, all reasons as JSON (a list of {reason, hosts}).
+def wait_rows(planned: Plan, found: List[Layer]) -> Tuple[List[str], List[int], List[str], List[str]]:
+    """Lists of pk_layer and the kind of its wait (a position, from 1, in the next two), and by kind bucket and reasons.
 
-    A layer is one row: frames with an ask of their own add their reasons to those of its others.
+    Reasons are JSON, a list of {reason, hosts}. Layers are many, kinds of waits few. A layer is one row: frames with an
+    ask of their own add their reasons to those of its others.
     """
-    texts: Dict[Tuple[Reason, ...], str] = {}
     waits: Dict[str, Wait] = {}
     for index, wait in planned.waits.items():
         layer = found[index]
@@ -402,13 +402,14 @@ def wait_rows(planned: Plan, found: List[Layer]) -> Tuple[List[str], List[str], 
             waits[layer.pk_layer] = wait
         else:
             waits.setdefault(layer.pk_layer, wait)
-    reasons = []
-    for wait in waits.values():
-        text = texts.get(wait.reasons)
-        if text is None:
-            texts[wait.reasons] = text = json.dumps([reason._asdict() for reason in wait.reasons])
-        reasons.append(text)
-    return list(waits), [wait.reason for wait in waits.values()], reasons
+    numbers: Dict[Wait, int] = {}
+    kinds = [numbers.setdefault(wait, len(numbers) + 1) for wait in waits.values()]
+    return (
+        list(waits),
+        kinds,
+        [wait.reason for wait in numbers],
+        [json.dumps([reason._asdict() for reason in wait.reasons]) for wait in numbers],
+    )
 
 
 def waiting(planned: Plan, found: List[Layer]) -> Dict[str, int]:
