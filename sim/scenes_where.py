@@ -47,7 +47,7 @@ def pin(given: World) -> Numbers:
 
 def tags_gpu(given: World) -> Numbers:
     """Sizes of hosts as tags, and GPU layers on GPU hosts; work without GPUs fills the rest to the last core."""
-    scale = given.size(4, 1)
+    scale = given.size(2, 1)
     hosts, kind_of = [], {}
     for kind, count, cores, gpus in (
         ("large", 6, 64, 0), ("medium", 10, 32, 0), ("small", 30, 16, 0), ("graphics", 8, 32, 4),
