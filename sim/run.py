@@ -196,14 +196,15 @@ def _watch(
         ).fetchone()
         assert queues is not None
         tick = next((answer for answer in reversed(around.ticks.answers) if answer["status"] == "planned"), None)
-        if before is not None and tick is not None:
+        if before is not None:
             took = now - at_before
             samples.append(
                 Sample(
                     now - began, float(queues[2]) / cores,
-                    (stats["core_seconds"] - before["core_seconds"]) / took / cores, stats["running"], tick["waiting"],
-                    tick["client_ms"], (stats["launched"] - before["launched"]) / took,
-                    (found["SUCCEEDED"] - done_before) / took, queues[0], queues[1],
+                    (stats["core_seconds"] - before["core_seconds"]) / took / cores, stats["running"],
+                    tick["waiting"] if tick else {}, tick["client_ms"] if tick else 0.0,
+                    (stats["launched"] - before["launched"]) / took, (found["SUCCEEDED"] - done_before) / took,
+                    queues[0], queues[1],
                 )
             )  # fmt: skip
             watch(samples[-1], found)
