@@ -1,7 +1,7 @@
 -- repair_states: counters of frames' states that lie are put right. What they hide is never booked (no waiting frame),
 -- and its job never ends. Part of the sweep.
--- Layers of jobs that are not finished are counted anew in slices of about 50,000 frames, one a call; then jobs are
--- compared with their layers. What is wrong is locked and counted again: whoever changes frames' states holds these
+-- Layers of jobs that are not finished are counted anew in slices of about 5,000 frames (some 20 ms), one a call; then
+-- jobs are compared with their layers. What is wrong is locked and counted again: whoever changes frames' states holds these
 -- rows. A mark (layer_mark) that lies beyond a waiting frame goes. Each repair is a row of maestro.fault, kind drift.
 -- Locks: layer_stat, layer_mark, job_stat, each sorted by key; only rows that are wrong. Result: rows repaired.
 create or replace function maestro.repair_states(p_now timestamptz) returns bigint
@@ -12,9 +12,9 @@ set enable_mergejoin = off
 as $$
 declare
     v_slices constant integer := (
-        select least(greatest(ceil(c.reltuples / 50000), 1), 40) from pg_class as c where c.oid = 'frame'::regclass
+        select least(greatest(ceil(c.reltuples / 5000), 1), 400) from pg_class as c where c.oid = 'frame'::regclass
     );
-    v_slice constant integer := mod(floor(extract(epoch from p_now) / 60)::bigint, v_slices);
+    v_slice constant integer := mod(floor(extract(epoch from p_now) / 10)::bigint, v_slices);
     v_all text [];
     v_layers text [];
     v_jobs text [];

@@ -8,7 +8,7 @@
 -- every 2 s    sweep_hosts            silent hosts, their procs; drains that came to rest; restarted RQDs
 -- every 5 s    sweep_procs            procs that no report confirms, procs and RUNNING frames without each other
 -- every 60 s   match_procs            the same of procs and frames one by one
--- every 60 s   repair_states          counters of frames' states that lie
+-- every 10 s   repair_states          counters of frames' states that lie, a slice of the layers
 -- every 30 s   free_checkpoints       frames whose checkpoint nobody took away
 -- every 30 s   recover_depends        depends whose end was never noticed
 -- every 30 s   forget_state           warmth that has cooled, state of layers whose job is done
@@ -33,7 +33,7 @@ begin
         values
         ('sweep_hosts', interval '2 s'), ('sweep_procs', '5 s'), ('drain_history', '1 s'),
         ('recover_depends', '30 s'), ('forget_state', '30 s'), ('forget_history', '60 s'),
-        ('match_procs', '60 s'), ('repair_states', '60 s'), ('free_checkpoints', '30 s')
+        ('match_procs', '60 s'), ('repair_states', '10 s'), ('free_checkpoints', '30 s')
     ),
     due as (
         insert into maestro.sweep_clock (task, last_at)
