@@ -128,8 +128,7 @@ class Pool:
         one. Hosts of `refused` (indexes) are passed over; unless the pool is `shared` they leave it. Those that have
         `host_frames_max` frames of this tick (0: no such cap) leave the pool for good.
         """
-        key = (only_alloc, layer.cores_min, layer.gpus_min, layer.gpu_mem_min, layer.threadable, layer.selfish)
-        if layer.mem_min >= self._dead.get(key, NEVER):
+        if self._dead and layer.mem_min >= self._dead.get(self._kind(layer, only_alloc), NEVER):
             return None
         if layer.threadable and self._seen < len(self._moved) and (layer.selfish or self._takes_idle):
             self._catch_up()
@@ -144,15 +143,14 @@ class Pool:
         best_core_term = best_mem_term = best_gpu_term = best_gpu_mem_term = gpu_term = gpu_mem_term = 0.0
         gpu_frame = ask_gpus > 0 or ask_gpu_mem > 0
         short = asked <= 0
-        for pk_alloc, classes in self._by_alloc.items():
-            if only_alloc is not None and pk_alloc != only_alloc:
-                continue
+        allocs = self._by_alloc if only_alloc is None else (only_alloc,)
+        for pk_alloc in allocs:
             room = headroom(layer, pk_alloc)
             if room < asked or room <= ROOMY:
                 short = True  # then it may be the caps that refuse
                 if room < asked or room <= 0:
                     continue
-            for kind in classes:
+            for kind in self._by_alloc.get(pk_alloc, ()):
                 cores, mem = kind.cores, kind.mem
                 if asked > cores or ask_mem > mem or ask_gpus > kind.gpus or ask_gpu_mem > kind.gpu_mem:
                     continue
@@ -211,6 +209,7 @@ class Pool:
                         kind.push(hosts[index], self._gpu_frames)
         if best_index < 0:
             if not (refused or short):
+                key = self._kind(layer, only_alloc)
                 self._dead[key] = min(self._dead.get(key, ask_mem), ask_mem)
             return None
         terms = Terms(best_core_term, best_mem_term, best_gpu_term, best_gpu_mem_term)
@@ -220,8 +219,12 @@ class Pool:
         """Whether it is known that no member has room for the layer's frame any more."""
         if self.most_cores < layer.cores_min:
             return True
-        key = (only_alloc, layer.cores_min, layer.gpus_min, layer.gpu_mem_min, layer.threadable, layer.selfish)
-        return layer.mem_min >= self._dead.get(key, NEVER)
+        return bool(self._dead) and layer.mem_min >= self._dead.get(self._kind(layer, only_alloc), NEVER)
+
+    @staticmethod
+    def _kind(layer: Layer, only_alloc: Optional[str]) -> Tuple[object, ...]:
+        """What frames have in common that differ in memory alone, and the allocation looked at."""
+        return (only_alloc, layer.cores_min, layer.gpus_min, layer.gpu_mem_min, layer.threadable, layer.selfish)
 
     def _catch_up(self) -> None:
         """Enter the hosts that took frames at their present levels.
