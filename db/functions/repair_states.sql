@@ -1,8 +1,9 @@
 -- repair_states: counters of frames' states that lie are put right. What they hide is never booked (no waiting frame),
 -- and its job never ends. Part of the sweep.
 -- Layers of jobs that are not finished are counted anew in slices of about 5,000 frames (some 20 ms), one a call; then
--- jobs are compared with their layers. What is wrong is locked and counted again: whoever changes frames' states holds these
--- rows. A mark (layer_mark) that lies beyond a waiting frame goes. Each repair is a row of maestro.fault, kind drift.
+-- jobs are compared with their layers. What is wrong is locked and counted again: whoever changes frames' states holds
+-- these rows. A mark (layer_mark) that lies beyond a waiting frame goes. Each repair is a row of maestro.fault, kind
+-- drift.
 -- Locks: layer_stat, layer_mark, job_stat, each sorted by key; only rows that are wrong. Result: rows repaired.
 create or replace function maestro.repair_states(p_now timestamptz) returns bigint
 language plpgsql
