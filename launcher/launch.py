@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import resource
 import time
 from collections import deque
@@ -31,6 +32,8 @@ FINISH_GATHER_S = 0.02  # outcomes that come this close together are stored in o
 BARRED_REFUSED_S = 300.0
 BARRED_UNREACHED_S = 60.0
 FRESH_S = 5.0  # what was claimed longer ago is not sent: the booking may be gone, or its host closed
+SLOW_S = 1.0  # a host that takes longer to answer keeps nobody from claiming
+BUSY_S = 0.02  # before more is claimed while a batch of what was claimed can be sent and is not yet
 CONNECTING_MAX = 512  # connection attempts at once: they cost little, and must not hold up calls that could be made
 
 
@@ -63,6 +66,8 @@ class _Host:
         self.to_send: deque[Launch] = deque()
         self.to_ask: list[Launch] = []
         self.backoff: Backoff | None = None
+        self.connected = False
+        self.called_at = math.inf  # monotonic, of a call without an answer yet
         self.task: asyncio.Task[None] | None = None
 
 
@@ -125,6 +130,10 @@ class LaunchDuty:
                 pause_s = state.config.poll_s
                 self.at_boundary()
                 try:
+                    if self.sendable() >= state.config.claim_batch:
+                        # It would only grow old here.
+                        await first_of(state.draining, timeout_s=BUSY_S)
+                        continue
                     claimed = 0 if state.draining.is_set() else await self.run_once()
                     backoff.reset()
                     if claimed:
@@ -199,6 +208,7 @@ class LaunchDuty:
             host.to_ask.clear()
         finally:
             host.task = None
+            host.connected = False
             self._active.discard(host)
             if not (host.to_send or host.to_ask) and self._hosts.get(host.name) is host:
                 del self._hosts[host.name]
@@ -230,6 +240,7 @@ class LaunchDuty:
             return True
         async with self._connecting:
             connected = await self._state.rqds.connect(host.target)
+        host.connected = connected
         if not connected:
             self._doubtful.add(host.name)
             for launch in host.to_send:
@@ -256,15 +267,16 @@ class LaunchDuty:
         except CannotRun as error:
             self._done(launch, "refused", f"cannot be run: {error}")
             return True
-        began = time.perf_counter()
         try:
             async with self._doubtful_calls if host.name in self._doubtful else self._calls:
+                host.called_at = time.monotonic()
                 sent, words = await self._state.rqds.launch(host.name, host.target, message)
         except asyncio.CancelledError:
             launch.in_doubt = True
             host.to_ask.append(launch)
             raise
-        self._state.metrics.launch_seconds.observe(time.perf_counter() - began)
+        self._state.metrics.launch_seconds.observe(time.monotonic() - host.called_at)
+        host.called_at = math.inf
         launch.words = words
         match sent:
             case Sent.TAKEN:
@@ -332,6 +344,11 @@ class LaunchDuty:
             log.error("completion from a log refused", error=error)
         self._state.metrics.salvaged.inc()
         return True
+
+    def sendable(self) -> int:
+        """How many launches wait for nothing but their turn: their hosts are connected, and do answer."""
+        slow = time.monotonic() - SLOW_S
+        return sum(len(host.to_send) for host in self._active if host.connected and host.called_at > slow)
 
     def in_doubt(self) -> int:
         """How many launches wait to be asked about."""

@@ -17,6 +17,7 @@ as $$
 declare
     v_bad text;
     v_ids bigint [];
+    v_launched bigint [];
     v_refused text [];
     v_stale integer;
     v_unbooked integer := 0;
@@ -33,8 +34,9 @@ begin
     end if;
 
     select coalesce(array_agg(held.launch_id), '{}'),
+           coalesce(array_agg(held.launch_id) filter (where held.outcome = 'launched'), '{}'),
            coalesce(array_agg(held.pk_proc order by held.pk_proc) filter (where held.outcome = 'refused'), '{}')
-      into v_ids, v_refused
+      into v_ids, v_launched, v_refused
       from (
           select l.launch_id, l.pk_proc, r.outcome
             from jsonb_to_recordset(p_results) as r (launch_id bigint, outcome text)
@@ -63,16 +65,15 @@ begin
         v_unbooked := maestro.unbook(v_refused, 299, now());
     end if;
 
-    delete from maestro.launch as l
-     using jsonb_to_recordset(p_results) as r (launch_id bigint, outcome text)
-     where l.launch_id = r.launch_id and r.outcome = 'launched' and l.launch_id = any(v_ids);
-
-    update maestro.launch as l
-       set state = case r.outcome when 'refused' then 'refused' else 'ready' end,
-           attempts = case r.outcome when 'absent' then 0 when 'unsent' then l.attempts - 1 else l.attempts end,
-           claimed_by = null, claimed_at = null, error = left(r.error, 1000)
-      from jsonb_to_recordset(p_results) as r (launch_id bigint, outcome text, error text)
-     where l.launch_id = r.launch_id and r.outcome <> 'launched' and l.launch_id = any(v_ids);
+    delete from maestro.launch as l where l.launch_id = any(v_launched);
+    if cardinality(v_launched) < cardinality(v_ids) then
+        update maestro.launch as l
+           set state = case r.outcome when 'refused' then 'refused' else 'ready' end,
+               attempts = case r.outcome when 'absent' then 0 when 'unsent' then l.attempts - 1 else l.attempts end,
+               claimed_by = null, claimed_at = null, error = left(r.error, 1000)
+          from jsonb_to_recordset(p_results) as r (launch_id bigint, outcome text, error text)
+         where l.launch_id = r.launch_id and r.outcome <> 'launched' and l.launch_id = any(v_ids);
+    end if;
 
     return jsonb_build_object('finished', cardinality(v_ids), 'unbooked', v_unbooked, 'stale', v_stale);
 end

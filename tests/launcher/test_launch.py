@@ -153,6 +153,24 @@ async def test_one_dead_host_delays_no_other(farm: Farm) -> None:
     assert set(Counter(host for host, _, _ in farm.fake.launches)) == {"h1", "h2", "h3"}
 
 
+async def test_no_more_is_claimed_than_can_soon_be_sent(farm: Farm) -> None:
+    """What waits in the outbox can still be recalled; what waits in a launcher grows old."""
+    await farm.start(hosts=4, cores=50)
+    farm.book(200)
+    most = 0
+
+    def slow(frame: Any) -> float | None:
+        nonlocal most
+        most = max(most, daemon.launch.sendable())
+        return None
+
+    farm.fake._run_seconds = slow
+    async with farm.launcher(claim_batch=10, launch_concurrency=1) as daemon:
+        await farm.until(lambda: farm.open_launches() == 0)
+    assert len(set(farm.fake.launches)) == len(farm.fake.launches) == 200
+    assert 0 < most <= 20
+
+
 async def test_two_launchers_share_the_work_and_launch_nothing_twice(farm: Farm) -> None:
     await farm.start(hosts=10, cores=20)
     async with (
