@@ -75,7 +75,7 @@ class Daemon:
                 await asyncio.gather(*last)
         finally:
             watchdog.stop()
-            state.rqds.close()
+            await state.close()
 
     def _on_drain(self) -> None:
         if not self.state.draining.is_set():

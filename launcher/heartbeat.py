@@ -9,7 +9,7 @@ import time
 from importlib import metadata
 
 from launcher import log
-from launcher.db import Backoff, DatabaseAway, Link, away
+from launcher.db import Backoff, DatabaseAway, away
 from launcher.state import State, first_of
 
 
@@ -23,7 +23,7 @@ def version() -> str:
 class Heartbeat:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._link = Link(state.dsn, "heartbeat")
+        self._link = state.link("heartbeat")
 
     async def run_once(self) -> None:
         """One beat; registers first when the database does not know this launcher. Raises DatabaseAway."""

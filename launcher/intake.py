@@ -22,7 +22,7 @@ from opencue_proto import report_pb2
 from db.errors import MaestroError
 from launcher import log, reports
 from launcher.config import Config, Network, networks
-from launcher.db import Backoff, DatabaseAway, Link, Refused, away
+from launcher.db import Backoff, DatabaseAway, Refused, away
 from launcher.reports import BadReport
 from launcher.spool import Spool
 from launcher.state import State, first_of
@@ -63,8 +63,8 @@ class Intake:
         self._state = state
         self._completions: list[Waiting] = []
         self._have_completions = asyncio.Event()
-        self._completion_link = Link(state.dsn, "completions")
-        self._status_link = Link(state.dsn, "status")
+        self._completion_link = state.link("completions")
+        self._status_link = state.link("status")
         # host name -> its latest report; startups go in before statuses
         self._hosts: dict[str, dict[str, Waiting]] = {"startup": {}, "status": {}}
         self._have_hosts = asyncio.Event()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from launcher import inquiry, log
-from launcher.db import Backoff, DatabaseAway, Link, Refused, away, rows_of
+from launcher.db import Backoff, DatabaseAway, Refused, away, rows_of
 from launcher.inquiry import Booking, Verdict
 from launcher.recycle import rss_mb
 from launcher.rqd import Sent
@@ -74,9 +74,9 @@ class _Host:
 class LaunchDuty:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._claims = Link(state.dsn, "claim")
-        self._finishes = Link(state.dsn, "finish")
-        self._reports = Link(state.dsn, "salvage")
+        self._claims = state.link("claim")
+        self._finishes = state.link("finish")
+        self._reports = state.link("salvage")
         self._hosts: dict[str, _Host] = {}
         self._results: list[dict[str, Any]] = []
         self._have_results = asyncio.Event()

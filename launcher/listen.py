@@ -22,7 +22,7 @@ PING_S = 30.0
 class Listen:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._link = Link(state.dsn, "listen")
+        self._link = state.link("listen")
 
     async def run_once(self) -> bool:
         """Listen until the connection breaks. False when notifications do not arrive here at all."""

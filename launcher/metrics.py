@@ -15,7 +15,7 @@ import psycopg
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from launcher import log
-from launcher.db import DatabaseAway, Link
+from launcher.db import DatabaseAway
 
 if TYPE_CHECKING:
     from launcher.state import State
@@ -151,7 +151,7 @@ class MetricsServer:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._link = Link(state.dsn, "metrics")
+        self._link = state.link("metrics")
         self._refreshed = 0.0
 
     async def run(self) -> None:

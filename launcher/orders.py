@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import Any
 
 from launcher import log
-from launcher.db import Backoff, DatabaseAway, Link, away
+from launcher.db import Backoff, DatabaseAway, away
 from launcher.rqd import Silent
 from launcher.state import State, first_of
 
@@ -24,7 +24,7 @@ ATTEMPTS_MAX = 5
 class Orders:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._link = Link(state.dsn, "orders")
+        self._link = state.link("orders")
         self._turns = asyncio.Semaphore(HOSTS_AT_ONCE)
 
     async def run_once(self) -> int:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 from launcher.config import Config
+from launcher.db import Link
 from launcher.metrics import Metrics
 from launcher.rqd import Rqds
 
@@ -34,7 +35,18 @@ class State:
     launched: int = 0  # launches finished, whatever came out
     held: int = 0  # launches claimed and not yet finished
     health: dict[str, object] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
     beats: dict[str, float] = field(default_factory=dict)  # duty -> monotonic time of its last progress
+
+    def link(self, duty: str) -> Link:
+        """A connection of a duty's own. The duty closes it at its end; one that was cut short leaves it to `close`."""
+        self.links.append(Link(self.dsn, duty))
+        return self.links[-1]
+
+    async def close(self) -> None:
+        for link in self.links:
+            await link.close()
+        self.rqds.close()
 
     def beat(self, duty: str) -> None:
         """A duty made progress; the watchdog looks at the age of this."""

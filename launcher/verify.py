@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from launcher import inquiry, log
-from launcher.db import Backoff, DatabaseAway, Link, Refused, away
+from launcher.db import Backoff, DatabaseAway, Refused, away
 from launcher.inquiry import Booking, Finding, Verdict
 from launcher.state import State, first_of
 
@@ -27,7 +27,7 @@ SILENT_HOST_S = 30.0  # a host that did not answer is left alone this long, so t
 class Verify:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._link = Link(state.dsn, "verify")
+        self._link = state.link("verify")
         self._turns = asyncio.Semaphore(HOSTS_AT_ONCE)
         self._silent_until: dict[str, float] = {}
 
