@@ -12,7 +12,7 @@ import json
 import math
 import resource
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -88,6 +88,8 @@ class LaunchDuty:
         self._active: set[_Host] = set()
         self._after = 0  # the launch claimed last: new ones have higher ids
         self._look_back_at = 0.0  # monotonic; then launches with lower ids are claimed as well
+        self._claimed: Counter[int] = Counter()  # launch ids -> claims whose outcome is not known to be stored
+        self._answer_lost = False  # the last claim may have been stored all the same
         self._no_more = False  # claiming and sending are over: store what is left and end
         self.at_boundary: Callable[[], None] = lambda: None  # called before each claim
 
@@ -99,11 +101,18 @@ class LaunchDuty:
         room = min(state.config.claim_batch, state.config.claimed_max - self._state.held)
         if room <= 0 or not state.holds_claims():
             return 0
+        if self._answer_lost:
+            await self._claims.call(
+                "select maestro.return_claims(%s, %s::bigint[])", state.launcher_id, list(self._claimed)
+            )
+            self._look_back_at = 0.0
         now = time.monotonic()
         after = self._after if now < self._look_back_at else 0
+        self._answer_lost = True
         answer = await self._claims.call(
             "select maestro.claim_launches(%s, %s, %s)", state.launcher_id, room, after
         )  # fmt: skip
+        self._answer_lost = False
         if not after:
             self._look_back_at = now + state.config.poll_s
         rows = rows_of(answer["launches"])
@@ -175,6 +184,7 @@ class LaunchDuty:
 
     def _enqueue(self, launch: Launch) -> None:
         self._state.held += 1
+        self._claimed[launch.row["launch_id"]] += 1
         if launch.row["closed"] and not launch.in_doubt:
             self._done(launch, "refused", launch.row["closed"])
             return
@@ -380,6 +390,7 @@ class LaunchDuty:
             "select maestro.finish_launches(%s, %s::jsonb)", self._state.launcher_id, json.dumps(batch)
         )
         stored = {result["launch_id"] for result in batch}
+        self._claimed -= Counter(stored)
         self._results = [result for result in self._results if result["launch_id"] not in stored]
         if any(result["outcome"] in ("unsent", "absent") for result in batch):
             self._look_back_at = 0.0

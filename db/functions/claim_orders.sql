@@ -1,6 +1,7 @@
 -- claim_orders: hand up to p_max host orders (kill a frame, restart when idle) to one launcher.
 -- Called by the launchers' orders duty; answered by finish_orders. Oldest first. A claim whose launcher fell silent
--- for launch_claim_seconds is handed on.
+-- for launch_claim_seconds is handed on. What the caller itself has claimed is handed to it again: it works its orders
+-- off before it asks for more, so the answer to that claim, or to its outcome, was lost.
 -- Locks: host_order rows, those that another session holds are skipped. Errors: none of its own.
 create or replace function maestro.claim_orders(p_launcher_id bigint, p_max integer) returns jsonb
 language sql volatile security definer
@@ -10,6 +11,7 @@ as $$
         select o.order_id
           from maestro.host_order as o
          where o.state = 'ready'
+            or (o.state = 'claimed' and o.claimed_by = p_launcher_id)
             or (
                 o.state = 'claimed'
                 and o.claimed_at < now() - make_interval(secs => (select maestro.setting('launch_claim_seconds'))::integer)

@@ -15,7 +15,7 @@ grant execute on function maestro.drain_history(integer) to maestro_tick, maestr
 -- maestro_launcher: its functions and nothing else.
 grant execute on function
     maestro.register_launcher, maestro.heartbeat_launcher, maestro.leave_launcher,
-    maestro.claim_launches, maestro.finish_launches,
+    maestro.claim_launches, maestro.finish_launches, maestro.return_claims,
     maestro.claim_orders, maestro.finish_orders,
     maestro.claim_unconfirmed, maestro.finish_unconfirmed,
     maestro.report_startup, maestro.report_status, maestro.report_completion,

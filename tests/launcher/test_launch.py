@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from launcher.db import DatabaseAway, Link
 from launcher.state import State
 from sim.fake_rqd import Exit, FakeRqd, Fault
 from tests.launcher.farm import Farm, process
@@ -50,6 +51,31 @@ async def test_a_tick_that_comes_later_wakes_the_launcher(farm: Farm) -> None:
         farm.book(3)
         await farm.until(lambda: farm.open_launches() == 0, timeout_s=10)
     assert len(farm.fake.launches) == 3
+
+
+async def test_claims_whose_answer_was_lost_are_launched_all_the_same(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a server dies with a claim stored (and replicated) and not yet answered."""
+    lost = []
+    call = Link.call
+
+    async def cut(self: Link, sql: str, *arguments: Any) -> Any:
+        answer = await call(self, sql, *arguments)
+        if not lost and "claim_launches" in sql and answer["launches"]["launch_id"]:
+            lost.extend(answer["launches"]["launch_id"])
+            raise DatabaseAway("the answer was lost")
+        return answer
+
+    monkeypatch.setattr(Link, "call", cut)
+    await farm.start(hosts=2)
+    farm.book(5)
+    async with farm.launcher():
+        await farm.until(lambda: farm.open_launches() == 0)
+    assert lost
+    assert len(farm.fake.launches) == len({frame for _, frame, _ in farm.fake.launches}) == 5
+    assert farm.states() == {"RUNNING": 5}
+    farm.check()
 
 
 async def test_already_running_for_our_own_booking_is_success(farm: Farm) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from launcher import orders
+from launcher.db import DatabaseAway, Link
 from sim.fake_rqd import Fault
 from tests.launcher.farm import Farm
 
@@ -43,6 +48,29 @@ async def test_a_kill_for_an_old_booking_spares_the_new_one(farm: Farm) -> None:
     async with farm.launcher():
         await farm.until(lambda: _open(farm) == 0)
     assert farm.fake.kills == []
+
+
+async def test_an_order_whose_claim_was_answered_to_nobody_is_carried_out(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await farm.start()
+    frame, proc = await _launch(farm)
+    _order(farm, "kill", proc, frame)
+    lost = []
+    call = Link.call
+
+    async def cut(self: Link, sql: str, *arguments: Any) -> Any:
+        answer = await call(self, sql, *arguments)
+        if not lost and "claim_orders" in sql and answer:
+            lost.extend(answer)
+            raise DatabaseAway("the answer was lost")
+        return answer
+
+    monkeypatch.setattr(Link, "call", cut)
+    async with farm.launcher():
+        await farm.until(lambda: _open(farm) == 0)
+    assert lost
+    assert farm.fake.kills == [("h0", frame)]
 
 
 async def test_a_kill_waits_for_a_host_that_is_silent_and_is_given_up_in_the_end(farm: Farm) -> None:
