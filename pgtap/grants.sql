@@ -13,7 +13,7 @@ select is((
 ), array[
     'claim_launches', 'claim_orders', 'claim_unconfirmed', 'finish_launches', 'finish_orders', 'finish_unconfirmed',
     'heartbeat_launcher', 'launcher_metrics', 'leave_launcher', 'register_launcher', 'report_completion',
-    'report_startup', 'report_status'
+    'report_startup', 'report_status', 'return_claims'
 ], 'maestro_launcher may call its functions and nothing else');
 select is((
     select count(*) from pg_class as c
