@@ -69,7 +69,7 @@ async def test_every_frame_succeeds_once_whatever_is_lost_repeated_or_killed(
 @pytest.mark.soak
 async def test_ten_thousand_frames_succeed_once_whatever_is_lost_repeated_or_killed(farm: Farm, tmp_path: Path) -> None:
     chaos = await _survives(
-        farm, tmp_path, frames=10_000, hosts=40, cores=8, kill_s=10.0, end_s=15.0, seed=7, within_s=1800
+        farm, tmp_path, frames=10_000, hosts=12, cores=8, kill_s=10.0, end_s=15.0, seed=7, within_s=1800
     )
-    assert chaos.launchers_killed >= 3
-    assert chaos.ticks_ended >= 2
+    assert chaos.launchers_killed >= 10
+    assert chaos.ticks_ended >= 5
