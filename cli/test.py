@@ -1,4 +1,7 @@
-"""`maestro test`: every check, quiet while green."""
+"""`maestro test`: every check, quiet while green.
+
+Tests that wait for real processes run beside the others, for most of both would be waiting.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,12 @@ PYTHON = sys.executable
 SQLFLUFF = (PYTHON, "-m", "sqlfluff", "lint", "--disable-progress-bar")
 SQL_FOLDERS = ("db/functions", "db/migrations", "pgtap")
 
+Step = tuple[str, Callable[[], tuple[bool, str]]]  # its name; runs it: whether it passed, and what it printed
+
+_children: set[subprocess.Popen[str]] = set()  # commands under way
+_interrupted = threading.Event()
+_printing = threading.Lock()
+
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--fast", is_flag=True, help="Leave out the end-to-end tests (real RQDs, about four minutes).")
@@ -37,27 +48,68 @@ def test(fast: bool, soak: bool, pytest_args: tuple[str, ...]) -> None:
     """
     signal.signal(signal.SIGTERM, _interrupt)
     packages.ensure(("time", "pg_prove"))
-    steps: list[tuple[str, Callable[[], tuple[bool, str]]]] = []
-    if not _selects(pytest_args):
-        steps += [
+    if failed := in_lanes(_lanes(fast, soak, pytest_args)):
+        raise MaestroError(f"failed: {', '.join(failed)}")
+
+
+def _lanes(fast: bool, soak: bool, pytest_args: Sequence[str]) -> list[list[Step]]:
+    """What runs: each lane's steps one after another, the lanes side by side."""
+    options = [*pytest_args] if soak else ["-m", "not soak", *pytest_args]
+    if _selects(pytest_args):
+        return [[("pytest", lambda: pytest(*options))]]
+    # These wait most of their time, for processes that were killed and frames that take a while.
+    waiting = ["tests/faults"] if fast else ["tests/faults", "tests/e2e"]
+    others = [f"--ignore={folder}" for folder in ("tests/faults", "tests/e2e")]
+    return [
+        [("faults", lambda: pytest(*waiting, *options))],
+        [
             ("ruff", lambda: run(PYTHON, "-m", "ruff", "check", "--quiet")),
             ("mypy", lambda: run(PYTHON, "-m", "mypy", "--no-error-summary")),
             ("sqlfluff", lambda: run(*SQLFLUFF, *_present(SQL_FOLDERS))),
             ("pgtap", pgtap),
-        ]
-    steps.append(("pytest", lambda: run(PYTHON, "-m", "pytest", *_pytest_options(fast, soak), *pytest_args)))
-    failed = [name for name, step in steps if not _report(name, step)]
-    if failed:
-        raise MaestroError(f"failed: {', '.join(failed)}")
+            ("pytest", lambda: pytest(*others, *options)),
+        ],
+    ]
+
+
+def in_lanes(lanes: Sequence[Sequence[Step]]) -> list[str]:
+    """Run every lane's steps; the names of those that failed. An interrupt ends the commands under way, and waits."""
+    failed: list[str] = []
+
+    def follow(lane: Sequence[Step]) -> None:
+        for name, step in lane:
+            if not _interrupted.is_set() and not _report(name, step):
+                failed.append(name)
+
+    with ThreadPoolExecutor(len(lanes)) as threads:
+        ends = [threads.submit(follow, lane) for lane in lanes]
+        try:
+            for end in ends:
+                end.result()
+        except KeyboardInterrupt:
+            _interrupted.set()
+            for child in list(_children):
+                child.send_signal(signal.SIGINT)
+            raise
+    return failed
 
 
 def run(*command: str, environment: dict[str, str] | None = None) -> tuple[bool, str]:
     """Whether the command succeeded, and all it printed. It runs in the checkout."""
-    done = subprocess.run(
+    with subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, **(environment or {})}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
-    )  # fmt: skip
-    return done.returncode == 0, done.stdout
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        start_new_session=True,  # a terminal's Ctrl-C reaches it once, through us: twice would cut its cleaning short
+    ) as child:  # fmt: skip
+        _children.add(child)
+        output, _ = child.communicate()
+        _children.discard(child)
+    return child.returncode == 0, output
+
+
+def pytest(*arguments: str) -> tuple[bool, str]:
+    """Run pytest with these arguments."""
+    return run(PYTHON, "-m", "pytest", *arguments)
 
 
 def pgtap() -> tuple[bool, str]:
@@ -85,20 +137,16 @@ def _report(name: str, step: Callable[[], tuple[bool, str]]) -> bool:
     started = time.monotonic()
     passed, output = step()
     seconds = time.monotonic() - started
-    click.echo(f"{name:<9} {'ok' if passed else 'FAILED':<6} {seconds:6.1f} s")
-    if not passed:
-        click.echo(output.rstrip())
-    elif name == "pytest":
-        click.echo(output.rstrip().splitlines()[-1])
+    with _printing:
+        click.echo(f"{name:<9} {'ok' if passed else 'FAILED':<6} {seconds:6.1f} s")
+        if not passed:
+            click.echo(output.rstrip())
+        elif name in ("faults", "pytest"):
+            click.echo(output.rstrip().splitlines()[-1])
     return passed
 
 
-def _pytest_options(fast: bool, soak: bool) -> list[str]:
-    options = ["--ignore=tests/e2e"] if fast else []
-    return options if soak else [*options, "-m", "not soak"]
-
-
-def _selects(arguments: tuple[str, ...]) -> bool:
+def _selects(arguments: Sequence[str]) -> bool:
     return any(
         argument in ("-k", "-m") or argument.startswith(("-k", "-m")) or Path(argument.split("::")[0]).exists()
         for argument in arguments
