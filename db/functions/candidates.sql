@@ -79,13 +79,15 @@ as $$
                 case when j.b_paused then 'job paused' end,
                 case when not j.b_auto_book then 'booking off for the job' end,
                 case when l.ts_start_after > p_now then 'start after' end
-            ], null) else '{}' end as gates
+            ], null) else '{}' end as gates,
+            coalesce(lm.median_rss, 0) as median_rss, coalesce(lm.samples, 0) as samples
         from layer_stat as ls
         join layer as l on l.pk_layer = ls.pk_layer
         join job as j on j.pk_job = l.pk_job
         join job_resource as jr on jr.pk_job = j.pk_job
         join folder_resource as fr on fr.pk_folder = j.pk_folder
         cross join selfish as s
+        left join maestro.layer_memory as lm on lm.pk_layer = l.pk_layer
         where ls.int_waiting_count > 0 and j.str_state = 'PENDING'
             and (not p_managed_only or exists (
                 select from show as s where s.pk_show = j.pk_show and s.b_scheduler_managed
@@ -149,14 +151,13 @@ as $$
         w.int_priority, w.job_started_s, w.int_dispatch_order,
         w.int_waiting_count, w.int_running_count, w.int_succeeded_count,
         w.int_cores_min, w.int_cores_max, w.int_mem_min, w.int_gpus_min, w.int_gpu_mem_min, w.b_threadable, w.selfish,
-        coalesce(lm.median_rss, 0), coalesce(lm.samples, 0),
+        w.median_rss, w.samples,
         w.job_cores_free, w.job_gpus_free, w.folder_cores_free, w.folder_gpus_free,
         case when cardinality(m.gates) = 0 then w.gates else w.gates || m.gates end,
         m.id, m.groups, m.misfits, m.misfit_hosts
     from waiting as w
     join matched as m on m.str_tags = w.str_tags and m.str_os = w.str_os and m.pk_facility = w.pk_facility
         and m.b_threadable = w.b_threadable and m.pk_show = w.pk_show
-    left join maestro.layer_memory as lm on lm.pk_layer = w.pk_layer
     order by w.pk_layer collate "C";
 $$;
 comment on function maestro.candidates(jsonb, timestamptz, boolean) is
