@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Dict, List, NamedTuple
 
-from phases.session import Session
+from phases.session import Session, numbers
 from planner import tick
 
-COMMIT = "select maestro.commit_plan($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) as answer"
-COMMIT_TYPES = [
-    "bigint", "timestamptz", "text[]", "text[]", "int[]", "int[]", "int[]", "bigint[]", "int[]", "bigint[]",
-    "bigint[]",
-]  # fmt: skip
+COMMIT = (
+    "select maestro.commit_plan($1, $2, $3, $4, $5::int[], $6::int[], $7::int[], $8::bigint[], $9::int[],"
+    " $10::bigint[], $11::bigint[]) as answer"
+)
+COMMIT_TYPES = ["bigint", "timestamptz", "text[]", "text[]", *["text"] * 7]
 # Classes of errors that are the server's (deadlock, cancel, a lock not to be had, out of memory): they blame no layer.
 SERVER_ERRORS = ("40", "53", "54", "55", "57", "58")
 
@@ -39,8 +39,9 @@ def book(session: Session, tick_id: int, now: str, decision: tick.Decision) -> O
         slots = parts.pop()
         piece = decision if len(slots) == len(decision.slot_layer) else tick.part(decision, slots)
         try:
+            values = [tick_id, now, piece.layers, piece.hosts, *map(numbers, piece[2:8]), numbers(piece.asks)]
             with plpy.subtransaction():
-                result = json.loads(plpy.execute(commit, [tick_id, now, *piece[:8], piece.asks])[0]["answer"])
+                result = json.loads(plpy.execute(commit, values)[0]["answer"])
         except plpy.SPIError as error:
             if error.sqlstate[:2] in SERVER_ERRORS:
                 raise

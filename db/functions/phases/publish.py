@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 from phases.book import Outcome
-from phases.session import Session
+from phases.session import Session, numbers
 from planner import tick
 from planner.model import COLD, Layer, Plan, Settings
 
-# Numbers come as text: PL/Python spends more on one float of a list than on all else of its row.
 PLACEMENTS = (
     "insert into maestro.tick_plan (tick_id, layers, hosts, layer, host, frames, term_cores, term_mem, term_gpus,"
     " term_gpu_mem, term_locality, term_seat, warmth, backfill, outcome)"
-    " values ($1, $2, $3, $4, $5, $6, $7::float8[], $8::float8[], $9::float8[], $10::float8[], $11::float8[],"
-    " $12::float8[], $13, $14, $15)"
+    " values ($1, $2, $3, $4::int[], $5::int[], $6::int[], $7::float8[], $8::float8[], $9::float8[], $10::float8[],"
+    " $11::float8[], $12::float8[], $13, $14, $15)"
 )
 PLACEMENT_TYPES = [
-    "bigint", "text[]", "text[]", "int[]", "int[]", "int[]", *["text"] * 6, "text[]", "boolean[]", "text[]",
+    "bigint", "text[]", "text[]", *["text"] * 9, "text[]", "boolean[]", "text[]",
 ]  # fmt: skip
 REMEMBER_TYPES = [
     "timestamptz", "text[]", "text[]", "int[]", "int[]", "text[]", "text[]", "bigint[]", "text[]", "int[]", "text[]",
@@ -32,8 +31,9 @@ def placements(session: Session, tick_id: int, decision: tick.Decision, outcome:
     session.rows(
         PLACEMENTS, PLACEMENT_TYPES,
         [
-            tick_id, decision.layers, decision.hosts, rows.layer, rows.host, rows.frames,
-            *("{%s}" % ",".join("%.9g" % cost for cost in _unless(term, 0.0)) for term in rows.terms),
+            tick_id, decision.layers, decision.hosts,
+            numbers(rows.layer), numbers(rows.host), numbers(rows.frames),
+            *(numbers(_unless(term, 0.0), "%.9g".__mod__) for term in rows.terms),
             _unless(rows.warmth, COLD), _unless(rows.backfill, False), _unless(rows.outcome, tick.BOOKED),
         ],
     )  # fmt: skip
