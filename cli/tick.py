@@ -71,6 +71,8 @@ def _loop(dsn: str | None, pause: float, dry_run: bool, seed: int | None, as_jso
             _show(call(connection, dry_run, seed), as_json)
             if not dry_run:
                 _write_history(connection)
+            if _is_full(connection):
+                fresh_at = time.monotonic()
         except MaestroError as error:
             if connection is not None and not connection.closed and not connection.broken:
                 raise
@@ -88,6 +90,15 @@ def _write_history(connection: psycopg.Connection[Any]) -> None:
         connection.execute("select maestro.drain_history()")
     except psycopg.Error as error:
         raise from_database(error) from error
+
+
+def _is_full(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the session has grown past session_max_mb."""
+    try:
+        row = connection.execute("select maestro.session_is_full()").fetchone()
+    except psycopg.Error as error:
+        raise from_database(error) from error
+    return bool(row and row[0])
 
 
 def _show(answer: dict[str, Any], as_json: bool) -> None:

@@ -17,6 +17,8 @@ begin
             'Past this time a tick stops placing, commits what it has and says so.'),
         ('tick_hang_seconds', 's', '5', 'integer', 1, 3600, null,
             'A tick that waits for a row or sleeps for so long is ended: rolled back, and named; the next one starts.'),
+        ('session_max_mb', 'MiB', '1024', 'integer', 0, 1000000, null,
+            'A session that ticks and holds more memory than this ends after its commit; 0 is no cap.'),
         ('completions_per_tick_max', 'rows', '5000', 'integer', 1, 100000, null,
             'How many completions one drain applies; the rest waits for the next tick.'),
         ('launch_backlog_max', 'rows', '100000', 'integer', 1, 10000000, null,

@@ -11,6 +11,7 @@ grant usage on schema maestro to maestro_admin, maestro_tick, maestro_launcher, 
 grant execute on function public.maestro_tick(boolean, bigint) to maestro_tick, maestro_admin;
 grant execute on procedure maestro.run(interval, interval) to maestro_tick, maestro_admin;
 grant execute on function maestro.drain_history(integer) to maestro_tick, maestro_admin;
+grant execute on function maestro.session_is_full() to maestro_tick, maestro_admin;
 
 -- maestro_launcher: its functions and nothing else.
 grant execute on function

@@ -364,6 +364,21 @@ def test_a_cancelled_caller_ends_at_once(db: Db, dsn: str) -> None:
     assert failed == ["57014"]
 
 
+@pytest.mark.parametrize(("cap", "ticks"), [("1", 1), ("0", None)])
+def test_a_session_over_its_cap_ends_its_run_after_a_commit(db: Db, dsn: str, cap: str, ticks: int | None) -> None:
+    """P91: the next call of maestro.run has a session of its own."""
+    db.execute("update maestro.setting set value = %s where name = 'session_max_mb'", [cap])
+    add_host(db, "host1")
+    add_job(db, "job", {"render": 1})
+    with psycopg.connect(dsn, autocommit=True) as own:
+        own.execute("call maestro.run(interval '10 ms', interval '2 s')")
+        assert one(own, "select maestro.session_is_full()") == (cap == "1")
+    planned = one(db, "select count(*) from maestro.tick where status = 'planned'")
+    assert planned == ticks if ticks else planned > 1
+    assert one(db, "select count(*) from proc") == 1
+    assert faults(db) == []
+
+
 def test_the_wait_of_a_frame_counts_from_when_it_could_run_whatever_is_edited_meanwhile(db: Db) -> None:
     """P51."""
     add_host(db, "host1")
