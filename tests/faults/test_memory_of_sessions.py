@@ -32,6 +32,8 @@ def test_after_ten_thousand_ticks_a_session_is_as_small_as_after_two_hundred(db:
     with psycopg.connect(dsn, autocommit=True) as planning:
         sizes = {}
         for number in range(1, 10_001):
+            if number <= 200:  # these ticks are quicker than a real farm's: nothing rare is left for later ones
+                db.execute("update maestro.sweep_clock set last_at = '-infinity'")
             tick(planning)
             if number in (200, 10_000):
                 sizes[number] = _kib(planning.info.backend_pid)
