@@ -14,9 +14,11 @@ begin
     insert into maestro.warmth as w (pk_host, pk_layer, odometer_at_leave)
     select g.pk_host, g.pk_layer, coalesce(o.frames, 0)
     from (
-        select distinct d.pk_host, d.pk_layer
-        from unnest(p_done) as d
-        where not exists (select from proc as p where p.pk_host = d.pk_host and p.pk_layer = d.pk_layer)
+        -- Each host's procs are read once, however many of its runs have ended.
+        select d.pk_host, d.pk_layer from unnest(p_done) as d
+        except
+        select p.pk_host, p.pk_layer from proc as p
+        where p.pk_host = any(array(select distinct d.pk_host from unnest(p_done) as d))
     ) as g
     left join maestro.odometer as o on o.pk_host = g.pk_host
     order by g.pk_host, g.pk_layer
