@@ -27,6 +27,10 @@ class BusyFarm(Farm):
     def succeeded(self) -> int:
         return int(self.one("select count(*) from frame where str_state = 'SUCCEEDED'"))
 
+    async def until_busy(self, done: int) -> None:
+        """Until more than `done` frames have succeeded and some run: the moment to take the database away."""
+        await self.until(lambda: self.succeeded() > done and any(host.running for host in self.fake.hosts.values()))
+
     async def until_done(self, frames: int, within_s: float = 90.0) -> None:
         await self.until(
             lambda: self.one(

@@ -30,12 +30,10 @@ async def test_a_server_that_stops_and_starts_while_the_farm_is_busy_costs_no_fr
 ) -> None:
     async with busy_farm(server.dsn(), tmp_path, FRAMES) as farm:
         with ticking(server.dsn(), 0.3):
-            await farm.until(lambda: farm.succeeded() > FRAMES // 8)
-            running = sum(len(host.running) for host in farm.fake.hosts.values())
+            await farm.until_busy(FRAMES // 8)
             await asyncio.to_thread(server.stop)
             # What runs ends meanwhile: its completions are on disk before they are acknowledged.
             await farm.fake.until(lambda: not any(host.running for host in farm.fake.hosts.values()))
-            assert running
             await asyncio.to_thread(server.start)
             farm.reconnect()
             await farm.until_done(FRAMES)
@@ -48,7 +46,7 @@ async def test_after_a_crash_in_mid_tick_pg_cron_ticks_again_and_nothing_runs_tw
     async with busy_farm(server.dsn(), tmp_path, FRAMES) as farm:
         schedule.schedule(farm.db, 300)
         with ticking(server.dsn(), 0.3):
-            await farm.until(lambda: farm.succeeded() > FRAMES // 8)
+            await farm.until_busy(FRAMES // 8)
             with psycopg.connect(server.dsn(), autocommit=True) as connection:
                 wait(lambda: connection.execute(
                     "select from pg_stat_activity where state = 'active' and application_name = 'maestro'"
