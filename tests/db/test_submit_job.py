@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from cli.main import cli
 from db.errors import MaestroError
 from submit import api
+from tests.db import farm
 from tests.pyoutline_spec import serialize
 
 Connection = psycopg.Connection[Any]
@@ -360,6 +361,27 @@ def test_a_hundred_thousand_frames_are_one_submission(db: Connection) -> None:
         " join frame o on o.pk_frame = d.pk_frame_depend_on where er.int_number <> o.int_number",
     )
     assert wrong == 0
+    balanced(db)
+
+
+def test_ticks_go_on_while_a_large_job_is_submitted_and_take_it_up_at_once_after_it(db: Connection, dsn: str) -> None:
+    """P70: other work ends and is booked meanwhile."""
+    farm.add_host(db, "host1", cores=8)
+    submit(db, spec(layer(frames="1-5000"), name="before"))
+    large = spec(layer(frames="1-10000"), layer("comp", "1-10000"), name="large")
+    with psycopg.connect(dsn, autocommit=True) as other:
+        submitting = threading.Thread(target=submit, args=(other, large))
+        submitting.start()
+        ticks = 0
+        while submitting.is_alive():
+            farm.tick(db)
+            ended = rows(db, "select pk_proc, pk_frame from proc")
+            farm.call(db, "report_completion", [farm.completion(db, *run, host="host1") for run in ended])
+            ticks += 1
+        assert ticks > 1
+    farm.add_host(db, "host2", cores=64)
+    farm.tick(db)
+    assert rows(db, "select from proc join job using (pk_job) where str_name like '%%large%%' limit 1")
     balanced(db)
 
 

@@ -180,6 +180,18 @@ def test_history_holds_each_run_with_its_end_and_no_undone_launch(db: Db) -> Non
     assert one(db, "select count(*) from frame_history_queue") == 0
 
 
+def test_after_a_round_of_the_run_no_event_of_history_waits(db: Db) -> None:
+    """P69: a tick's bookings leave events alone; between ticks they become history, all of them."""
+    add_host(db, "h", cores=8)
+    add_job(db, "j", {"a": 40})
+    assert tick(db)["committed"] == 8
+    assert one(db, "select count(*) from frame_history_queue") == 8
+    assert one(db, "select count(*) from frame_history") == 0
+    db.execute("call maestro.run(interval '1 s', interval '10 ms')")
+    assert one(db, "select count(*) from frame_history_queue") == 0
+    assert one(db, "select count(*) from frame_history") == 8
+
+
 def test_old_ticks_placements_faults_and_refusals_are_forgotten(db: Db) -> None:
     db.execute(
         "insert into maestro.tick (started_at, status) select now() - make_interval(hours => h), 'planned'"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import configparser
+import re
+from dataclasses import fields
 
 from db.cluster import ROOT
 from launcher.config import Config
@@ -37,3 +39,20 @@ def test_the_container_hands_signals_to_the_launcher_itself() -> None:
     assert 'ENTRYPOINT ["python", "-m", "launcher"]' in lines
     assert "STOPSIGNAL SIGTERM" in lines
     assert any("--restart unless-stopped" in line for line in lines)
+
+
+def test_the_container_is_told_of_settings_that_there_are_and_of_the_port_served() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    known = {f"MAESTRO_{field.name.upper()}" for field in fields(Config)}
+    assert set(re.findall(r"\bMAESTRO_[A-Z_]+", text)) <= known
+    port = Config().intake.rpartition(":")[2]
+    assert f"EXPOSE {port}" in text.splitlines()
+    assert f"-p {port}:{port}" in text
+    [stop] = re.findall(r"--stop-timeout (\d+)", text)
+    assert int(stop) > Config().drain_grace_s
+
+
+def test_the_container_takes_nothing_that_a_used_checkout_holds_besides() -> None:
+    ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
+    left_out = {line.removeprefix("**/") for line in (ROOT / ".dockerignore").read_text().splitlines()}
+    assert ignored | {".git"} <= left_out
