@@ -23,8 +23,10 @@ begin
     from layer_mem as m
     join layer_stat as s on s.pk_layer = m.pk_layer
     where m.pk_layer in (select d.pk_layer from unnest(p_done) as d where d.success)
-        and l.pk_layer = m.pk_layer and l.b_optimize and l.int_mem_min > m.int_max_rss + v_room
-        and m.int_max_rss > 0 and s.int_waiting_count + s.int_depend_count > 0;
+        -- No peak is null, not a condition of its own: analysed before any frame had run, the table would promise that
+        -- no row meets it.
+        and l.pk_layer = m.pk_layer and l.b_optimize and l.int_mem_min > nullif(m.int_max_rss, 0) + v_room
+        and s.int_waiting_count + s.int_depend_count > 0;
 
     -- A frame that started after the last denial has got what others were denied.
     if exists (select from maestro.limit_probe) then

@@ -8,7 +8,7 @@ create or replace function maestro.charge_counters(
 language plpgsql
 set search_path = pg_catalog, public, pg_temp
 set jit = off
-set plan_cache_mode = force_custom_plan
+set plan_cache_mode = auto
 as $$
 begin
     with need as (

@@ -41,20 +41,18 @@ declare
     v_host_alloc text [];
     v_layer_job text [];
     v_layer_show text [];
-    -- Keys of one batch share their first part: they arrive at the index in order, at its right edge.
-    v_key constant text := left(gen_random_uuid()::text, 24);
     v_asks constant boolean := exists (select from maestro.frame_memory);
     v_asks_since constant timestamptz
         := p_now - make_interval(hours => maestro.setting('frame_memory_hours')::integer);
     v_full integer [];
     v_shut integer [];
     v_over integer [];
+    v_starts maestro.start [];
     v_won integer [];
     v_passed text [];
     v_changed integer;
     v_held integer;
     v_limited integer;
-    v_updated integer;
 begin
     -- Hosts whose idle amounts do not cover the plan, or that closed since the snapshot, drop out whole.
     with need as (
@@ -113,7 +111,7 @@ begin
 
     with slot as materialized (
         select
-            s.number, s.layer, s.host, h.pk_host, h.str_name, s.cores, s.mem, s.gpus, s.gpu_mem,
+            s.number, s.layer, h.pk_host, h.str_name, s.cores, s.mem, s.gpus, s.gpu_mem,
             row_number() over (partition by s.layer order by s.number) as turn
         from unnest(p_slot_layer, p_slot_host, p_slot_cores, p_slot_mem, p_slot_gpus, p_slot_gpu_mem)
             with ordinality as s (layer, host, cores, mem, gpus, gpu_mem, number)
@@ -152,85 +150,25 @@ begin
                 for no key update skip locked
             ) as f
         ) as f
-    ),
-    -- The frames are locked, so their row addresses hold until the update: it needs no index. State and version are
-    -- asked again all the same. A run counts as a retry unless the one before it was no real failure.
-    started as (
-        update frame as f set
-            str_state = 'RUNNING',
-            str_host = s.str_name,
-            int_cores = s.cores,
-            int_mem_reserved = s.mem,
-            int_gpus = s.gpus,
-            int_gpu_mem_reserved = s.gpu_mem,
-            ts_started = p_now,
-            ts_updated = p_now,
-            ts_stopped = null,
-            int_retries = f.int_retries
-                + case when f.int_exit_status = -1 then 0 else maestro.retry_charge(f.int_exit_status) end,
-            int_version = f.int_version + 1
-        from picked as p
-        join slot as s on s.layer = p.layer and s.turn = p.turn
-        where f.ctid = p.at and f.str_state = 'WAITING' and f.int_version = p.int_version
-        returning
-            f.pk_frame, f.pk_layer, f.pk_job, p.pk_show, s.pk_host, s.number, s.cores, s.mem, s.gpus, s.gpu_mem
-    ),
-    booked as (
-        insert into proc (
-            pk_proc, pk_host, pk_show, pk_job, pk_layer, pk_frame,
-            int_cores_reserved, int_mem_reserved, int_mem_pre_reserved, int_mem_used,
-            int_gpus_reserved, int_gpu_mem_reserved, int_gpu_mem_pre_reserved,
-            ts_ping, ts_booked, ts_dispatched
-        )
-        select
-            v_key || lpad(to_hex(s.number), 12, '0'), s.pk_host, s.pk_show, s.pk_job, s.pk_layer, s.pk_frame,
-            s.cores, s.mem, s.mem, maestro.mem_used_at_start(),
-            s.gpus, s.gpu_mem, s.gpu_mem,
-            p_now, p_now, p_now
-        from started as s
-        returning pk_proc, pk_host, pk_frame
-    ),
-    outbox as (
-        insert into maestro.launch (tick_id, pk_proc, pk_frame, pk_host, created_at)
-        select p_tick_id, b.pk_proc, b.pk_frame, b.pk_host, p_now
-        from booked as b
     )
     select
-        coalesce((select array_agg(s.number) from started as s), '{}'),
+        array_agg((
+            p.at, p.int_version, s.number, p.pk_show, s.pk_host, s.str_name, s.cores, s.mem, s.gpus, s.gpu_mem
+        )::maestro.start order by s.number),
         (
             -- Layers whose reading passed many frames that wait no more.
-            select array_agg(p.pk_layer)
+            select array_agg(l.pk_layer)
             from (
-                select p.pk_layer, min(p.int_dispatch_order) - min(p.first_order) as passed
-                from picked as p group by p.pk_layer
-            ) as p
-            where p.passed > maestro.mark_slack()
+                select g.pk_layer, min(g.int_dispatch_order) - min(g.first_order) as passed
+                from picked as g group by g.pk_layer
+            ) as l
+            where l.passed > maestro.mark_slack()
         )
-    into v_won, v_passed;
-    update host as h set
-        int_cores_idle = h.int_cores_idle - n.cores,
-        int_mem_idle = h.int_mem_idle - n.mem,
-        int_gpus_idle = h.int_gpus_idle - n.gpus,
-        int_gpu_mem_idle = h.int_gpu_mem_idle - n.gpu_mem
-    from (
-        select
-            k.pk_host, sum(s.cores) as cores, sum(s.mem) as mem, sum(s.gpus) as gpus, sum(s.gpu_mem) as gpu_mem
-        from (
-            select
-                p_slot_host[w.slot] as host, p_slot_cores[w.slot] as cores, p_slot_mem[w.slot] as mem,
-                p_slot_gpus[w.slot] as gpus, p_slot_gpu_mem[w.slot] as gpu_mem
-            from unnest(v_won) as w (slot)
-        ) as s
-        join unnest(p_hosts) with ordinality as k (pk_host, host) on k.host = s.host
-        group by k.pk_host
-    ) as n
-    where h.pk_host = n.pk_host
-        and h.int_cores_idle >= n.cores and h.int_mem_idle >= n.mem
-        and h.int_gpus_idle >= n.gpus and h.int_gpu_mem_idle >= n.gpu_mem;
-    get diagnostics v_updated = row_count;
-    if v_updated <> (select count(distinct p_slot_host[w.slot]) from unnest(v_won) as w (slot)) then
-        raise exception using errcode = 'QM004', message = 'commit_plan: a host locked by this tick changed under it';
-    end if;
+    into v_starts, v_passed
+    from picked as p
+    join slot as s on s.layer = p.layer and s.turn = p.turn;
+
+    v_won := maestro.start_frames(p_tick_id, p_now, v_starts);
 
     perform maestro.charge_counters(
         array_agg(c.pk_show), array_agg(c.pk_alloc), array_agg(c.pk_layer), array_agg(c.cores), array_agg(c.gpus)

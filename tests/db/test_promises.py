@@ -175,6 +175,7 @@ def complete_all(db: Db) -> None:
 PLANNING = [
     "candidates", "snapshot", "live_procs", "warm_hosts", "ready_procs", "limit_headrooms", "show_shares",
     "raised_frames", "commit_plan", "publish_waits", "remember", "trim_limits", "charge_counters",
+    "start_frames",
 ]  # fmt: skip
 
 

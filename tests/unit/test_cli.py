@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,3 +64,31 @@ def test_the_bootstrap_runs_from_any_directory(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Commands:" in done.stdout
+
+
+def test_two_first_starts_at_once_install_once(tmp_path: Path) -> None:
+    for name in ("maestro", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    python = tmp_path / "python"
+    # Stands in for Python: makes a .venv with itself in it, and writes down each pip; two at once would be seen.
+    python.write_text(
+        """#!/bin/sh
+        case "$*" in
+            "-m venv "*) mkdir -p .venv/bin && cp python .venv/bin/python ;;
+            "-m pip install "*) mkdir busy || exit 9; sleep 0.2; rmdir busy; echo pip >>log ;;
+            "-m pip --version") test -f log ;;
+        esac
+        """
+    )
+    python.chmod(0o755)
+    starts = [
+        subprocess.Popen(
+            ["./maestro", "status"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHON": str(python)},
+        )  # fmt: skip
+        for _ in range(3)
+    ]
+    ends = [(start.communicate(timeout=60)[1], start.returncode) for start in starts]
+    assert [code for _, code in ends] == [0, 0, 0], ends
+    assert sorted(told for told, _ in ends) == ["", "", "maestro: preparing .venv (the first start takes a minute)\n"]
+    assert (tmp_path / "log").read_text() == "pip\npip\n"

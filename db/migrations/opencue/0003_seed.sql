@@ -28,10 +28,10 @@ insert into point (pk_point, pk_dept, pk_show)
 values ('00000000-0000-0000-0000-0000000000b1', '00000000-0000-0000-0000-0000000000d1',
         '00000000-0000-0000-0000-000000000051');
 
--- 100,000 cores: more than the farms this is meant for.
+-- A million cores: more than the farms this is meant for.
 insert into subscription (pk_subscription, pk_alloc, pk_show, int_size, int_burst)
 values ('00000000-0000-0000-0000-0000000000c1', '00000000-0000-0000-0000-0000000000a1',
-        '00000000-0000-0000-0000-000000000051', 10000000, 10000000);
+        '00000000-0000-0000-0000-000000000051', 100000000, 100000000);
 
 -- Core points and KiB. 3355443 is 3.2 GiB, OpenCue's memory for a frame about which nothing is known.
 insert into service (pk_service, str_name, b_threadable, int_cores_min, int_mem_min, str_tags)
