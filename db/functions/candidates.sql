@@ -3,48 +3,47 @@
 --
 -- p_groups: the groups, an array of {id, pk_alloc, pk_facility, tags, os, thread_all, hosts (how many)}. p_now: the
 -- tick's time. p_managed_only: weigh only shows with b_scheduler_managed.
--- Result, one row a layer with waiting frames in a PENDING job: what one frame asks (core points, KiB, gpus), what
--- job and folder still allow (points and gpus; null: no cap), what its frames were seen to use, and
---   gates           what refuses the layer outright, wherever it runs
---   kind            a number shared by layers that match groups alike; it determines the three below
---   groups          the groups that it may use
+-- Result: one row of arrays, for thousands of rows would cost twice the time on their way into the planner. Parallel
+-- arrays tell of layers with waiting frames in a PENDING job, ordered by key: what one frame asks (core points, KiB,
+-- gpus), what its frames were seen to use, the numbers (from 1) of its job and its kind, and
+--   gates           what refuses the layer outright, wherever it runs, ';' between them; null: nothing does
+-- The arrays that begin with job_ and folder_ tell of the jobs: their owners, and what job and folder still allow
+-- (points and gpus; null: no cap).
+-- kinds is a list. Layers of one kind match groups alike, so a kind tells
+--   tags, os, pk_facility, threadable   what they are matched by
+--   groups          the groups that its layers may use
 --   misfits         what rules some hosts out: tags, facility, os, thread mode, no subscription
 --   misfit_hosts    how many hosts each of them rules out
 -- A layer that may use no group has every misfit that rules all hosts out among its gates.
 -- Caps are only read here: the planner spends them. Shares of shows come from show_shares.
-create or replace function maestro.candidates(p_groups jsonb, p_now timestamptz, p_managed_only boolean)
-returns table (
-    pk_layer text,
-    pk_job text,
-    pk_show text,
-    pk_folder text,
-    pk_facility text,
-    os text,
-    tags text,
-    priority integer,
-    job_started_s double precision,
-    dispatch_order integer,
-    waiting integer,
-    running integer,
-    completed integer,
-    cores_min bigint,
-    cores_max integer,
-    mem_min bigint,
-    gpus_min integer,
-    gpu_mem_min bigint,
-    threadable boolean,
-    selfish boolean,
-    median_rss bigint,
-    samples integer,
-    job_cores_free bigint,
-    job_gpus_free integer,
-    folder_cores_free integer,
-    folder_gpus_free integer,
-    gates text [],
-    kind bigint,
-    groups integer [],
-    misfits text [],
-    misfit_hosts bigint []
+create or replace function maestro.candidates(
+    p_groups jsonb, p_now timestamptz, p_managed_only boolean,
+    out pk_layer text [],
+    out job integer [],
+    out kind integer [],
+    out dispatch_order bigint [],
+    out waiting bigint [],
+    out running bigint [],
+    out completed bigint [],
+    out cores_min bigint [],
+    out cores_max integer [],
+    out mem_min bigint [],
+    out gpus_min bigint [],
+    out gpu_mem_min bigint [],
+    out selfish boolean [],
+    out median_rss bigint [],
+    out samples integer [],
+    out gates text [],
+    out job_key text [],
+    out job_show text [],
+    out job_folder text [],
+    out job_priority integer [],
+    out job_started_s double precision [],
+    out job_cores_free bigint [],
+    out job_gpus_free integer [],
+    out folder_cores_free integer [],
+    out folder_gpus_free integer [],
+    out kinds jsonb
 )
 language sql stable
 set search_path = pg_catalog, public, pg_temp
@@ -62,41 +61,53 @@ as $$
         from unnest(string_to_array(maestro.setting('selfish_services'), ',')) as s
         where trim(s) <> ''
     ),
-    waiting as materialized (
+    job as materialized (
         select
-            l.pk_layer, l.pk_job, j.pk_show, j.pk_folder, jr.int_priority,
-            extract(epoch from j.ts_started)::double precision as job_started_s, l.int_dispatch_order,
-            ls.int_waiting_count, ls.int_running_count, ls.int_succeeded_count,
-            l.int_cores_min, l.int_cores_max, l.int_mem_min, l.int_gpus_min, l.int_gpu_mem_min,
-            l.b_threadable, l.str_tags, coalesce(j.str_os, '') as str_os, j.pk_facility,
-            case when s.services is null then false
-                else string_to_array(replace(l.str_services, ' ', ''), ',') && s.services
-            end as selfish,
-            jr.int_max_cores - jr.int_cores as job_cores_free, jr.int_max_gpus - jr.int_gpus as job_gpus_free,
+            j.pk_job, j.pk_show, j.pk_folder, jr.int_priority,
+            extract(epoch from j.ts_started)::double precision as started_s,
+            jr.int_max_cores - jr.int_cores as cores_free, jr.int_max_gpus - jr.int_gpus as gpus_free,
             case when fr.int_max_cores >= 0 then fr.int_max_cores - fr.int_cores end as folder_cores_free,
             case when fr.int_max_gpus >= 0 then fr.int_max_gpus - fr.int_gpus end as folder_gpus_free,
-            case when j.b_paused or not j.b_auto_book or l.ts_start_after > p_now then array_remove(array[
-                case when j.b_paused then 'job paused' end,
-                case when not j.b_auto_book then 'booking off for the job' end,
-                case when l.ts_start_after > p_now then 'start after' end
-            ], null) else '{}' end as gates,
-            coalesce(lm.median_rss, 0) as median_rss, coalesce(lm.samples, 0) as samples
-        from layer_stat as ls
-        join layer as l on l.pk_layer = ls.pk_layer
-        join job as j on j.pk_job = l.pk_job
+            concat_ws(
+                ';', case when j.b_paused then 'job paused' end,
+                case when not j.b_auto_book then 'booking off for the job' end
+            ) as gates,
+            coalesce(j.str_os, '') as str_os, j.pk_facility,
+            row_number() over ()::integer as number,
+            -- Jobs that match groups alike, as far as it is the job that decides.
+            dense_rank() over (order by j.pk_show, j.pk_facility, coalesce(j.str_os, '')) as owner
+        from job as j
         join job_resource as jr on jr.pk_job = j.pk_job
         join folder_resource as fr on fr.pk_folder = j.pk_folder
-        cross join selfish as s
-        left join maestro.layer_memory as lm on lm.pk_layer = l.pk_layer
-        where ls.int_waiting_count > 0 and j.str_state = 'PENDING'
+        where j.str_state = 'PENDING'
             and (not p_managed_only or exists (
                 select from show as s where s.pk_show = j.pk_show and s.b_scheduler_managed
             ))
     ),
+    waiting as materialized (
+        select
+            l.pk_layer, j.number, j.owner, l.int_dispatch_order,
+            ls.int_waiting_count, ls.int_running_count, ls.int_succeeded_count,
+            l.int_cores_min, l.int_cores_max, l.int_mem_min, l.int_gpus_min, l.int_gpu_mem_min,
+            l.b_threadable, l.str_tags,
+            s.services is not null and string_to_array(replace(l.str_services, ' ', ''), ',') && s.services as selfish,
+            coalesce(lm.median_rss, 0) as median_rss, coalesce(lm.samples, 0) as samples,
+            nullif(concat_ws(';', nullif(j.gates, ''), case when l.ts_start_after > p_now then 'start after' end), '')
+                as own_gates
+        from layer_stat as ls
+        join layer as l on l.pk_layer = ls.pk_layer
+        join job as j on j.pk_job = l.pk_job
+        cross join selfish as s
+        left join maestro.layer_memory as lm on lm.pk_layer = l.pk_layer
+        where ls.int_waiting_count > 0
+    ),
     -- Layers differ in few of the things that groups are matched by, so the match is made once per kind of layer.
     kind as materialized (
-        select k.*, row_number() over () as id, maestro.tag_pattern(k.str_tags) as pattern
-        from (select distinct w.str_tags, w.str_os, w.pk_facility, w.b_threadable, w.pk_show from waiting as w) as k
+        select
+            d.str_tags, d.b_threadable, d.owner, o.str_os, o.pk_facility, o.pk_show,
+            row_number() over ()::integer as id, maestro.tag_pattern(d.str_tags) as pattern
+        from (select distinct w.str_tags, w.b_threadable, w.owner from waiting as w) as d
+        join (select distinct j.owner, j.str_os, j.pk_facility, j.pk_show from job as j) as o on o.owner = d.owner
     ),
     tag_match as materialized (
         select p.str_tags, t.tags
@@ -129,37 +140,60 @@ as $$
             coalesce(sum(f.hosts) filter (where not f.subscribed), 0) as no_subscription
         from kind as k
         left join fit as f on f.id = k.id
-        group by k.id, k.str_tags, k.str_os, k.pk_facility, k.b_threadable, k.pk_show, k.pattern
+        group by k.id, k.str_tags, k.b_threadable, k.owner, k.str_os, k.pk_facility, k.pk_show, k.pattern
     ),
     matched as materialized (
         select
-            c.id, c.str_tags, c.str_os, c.pk_facility, c.b_threadable, c.pk_show, c.groups,
+            c.id, c.str_tags, c.str_os, c.pk_facility, c.b_threadable, c.owner, c.groups,
             array_agg(m.gate order by m.place) filter (where m.hosts > 0) as misfits,
             array_agg(m.hosts order by m.place) filter (where m.hosts > 0) as misfit_hosts,
-            case when cardinality(c.groups) > 0 then '{}'
-                else coalesce(array_agg(m.gate order by m.place) filter (where m.hosts = c.hosts), '{}')
+            case when cardinality(c.groups) = 0
+                then string_agg(m.gate, ';' order by m.place) filter (where m.hosts = c.hosts)
             end as gates
         from counted as c
         cross join lateral (values
             (1, c.tags_gate, c.no_tags), (2, 'facility', c.no_facility), (3, 'os', c.no_os),
             (4, 'thread mode', c.no_threads), (5, 'no subscription', c.no_subscription)
         ) as m (place, gate, hosts)
-        group by c.id, c.str_tags, c.str_os, c.pk_facility, c.b_threadable, c.pk_show, c.groups, c.hosts
+        group by c.id, c.str_tags, c.str_os, c.pk_facility, c.b_threadable, c.owner, c.groups, c.hosts
+    ),
+    layers as (
+        select
+            array_agg(w.pk_layer::text) as pk_layer, array_agg(w.number) as job, array_agg(w.id) as kind,
+            array_agg(w.int_dispatch_order) as dispatch_order, array_agg(w.int_waiting_count) as waiting,
+            array_agg(w.int_running_count) as running, array_agg(w.int_succeeded_count) as completed,
+            array_agg(w.int_cores_min) as cores_min, array_agg(w.int_cores_max) as cores_max,
+            array_agg(w.int_mem_min) as mem_min, array_agg(w.int_gpus_min) as gpus_min,
+            array_agg(w.int_gpu_mem_min) as gpu_mem_min, array_agg(w.selfish) as selfish,
+            array_agg(w.median_rss) as median_rss, array_agg(w.samples) as samples, array_agg(w.gates) as gates
+        from (
+            select
+                w.*, m.id,
+                case when m.gates is null then w.own_gates else concat_ws(';', w.own_gates, m.gates) end as gates
+            from waiting as w
+            join matched as m on m.owner = w.owner and m.b_threadable = w.b_threadable and m.str_tags = w.str_tags
+            order by w.pk_layer collate "C"
+        ) as w
+    ),
+    jobs as (
+        select
+            array_agg(j.pk_job::text) as job_key, array_agg(j.pk_show::text) as job_show,
+            array_agg(j.pk_folder::text) as job_folder, array_agg(j.int_priority) as job_priority,
+            array_agg(j.started_s) as job_started_s, array_agg(j.cores_free) as job_cores_free,
+            array_agg(j.gpus_free) as job_gpus_free, array_agg(j.folder_cores_free) as folder_cores_free,
+            array_agg(j.folder_gpus_free) as folder_gpus_free
+        from (select j.* from job as j order by j.number) as j
     )
-    select
-        w.pk_layer, w.pk_job, w.pk_show, w.pk_folder, w.pk_facility, w.str_os, w.str_tags,
-        w.int_priority, w.job_started_s, w.int_dispatch_order,
-        w.int_waiting_count, w.int_running_count, w.int_succeeded_count,
-        w.int_cores_min, w.int_cores_max, w.int_mem_min, w.int_gpus_min, w.int_gpu_mem_min, w.b_threadable, w.selfish,
-        w.median_rss, w.samples,
-        w.job_cores_free, w.job_gpus_free, w.folder_cores_free, w.folder_gpus_free,
-        case when cardinality(m.gates) = 0 then w.gates else w.gates || m.gates end,
-        m.id, m.groups, m.misfits, m.misfit_hosts
-    from waiting as w
-    join matched as m on m.str_tags = w.str_tags and m.str_os = w.str_os and m.pk_facility = w.pk_facility
-        and m.b_threadable = w.b_threadable and m.pk_show = w.pk_show
-    order by w.pk_layer collate "C";
+    select l.*, j.*, (
+        select jsonb_agg(jsonb_build_object(
+            'tags', m.str_tags, 'os', m.str_os, 'pk_facility', m.pk_facility, 'threadable', m.b_threadable,
+            'groups', m.groups, 'misfits', m.misfits, 'misfit_hosts', m.misfit_hosts
+        ) order by m.id)
+        from matched as m
+    )
+    from layers as l
+    cross join jobs as j;
 $$;
 comment on function maestro.candidates(jsonb, timestamptz, boolean) is
-    'Waiting layers with what they ask, what caps leave them, the host groups (ids of p_groups) that every gate allows, '
-    'the gates that refuse them and the hosts that each misfit rules out. Locks nothing.';
+    'Waiting layers with what they ask, what caps leave their jobs, the host groups (ids of p_groups) that every gate '
+    'allows, the gates that refuse them and the hosts that each misfit rules out. One row of arrays. Locks nothing.';

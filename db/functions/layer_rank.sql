@@ -23,7 +23,7 @@ term as (
             select min(s.int_cores::numeric / s.int_size)
             from public.subscription as s where s.pk_show = j.pk_show and s.int_size > 0
         ) end as show_tier
-    from maestro.layer_wait as w
+    from maestro.last_wait as w
     join public.layer_stat as ls on ls.pk_layer = w.pk_layer and ls.int_waiting_count > 0
     join public.job as j on j.pk_job = ls.pk_job
     join public.job_resource as r on r.pk_job = ls.pk_job

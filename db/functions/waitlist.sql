@@ -15,7 +15,7 @@ select
         ) as e
     ) as reasons,
     w.tick_id
-from maestro.layer_wait as w
+from maestro.last_wait as w
 join public.layer as l on l.pk_layer = w.pk_layer
 join public.job as j on j.pk_job = l.pk_job
 join public.layer_stat as ls on ls.pk_layer = w.pk_layer

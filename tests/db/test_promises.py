@@ -197,7 +197,7 @@ def test_aborted_ticks_leave_nothing_in_their_session(db: Db, dsn: str) -> None:
         add_job(db, f"j{number}", {"a": 5, "b": 5})
     db.execute("create function fail() returns trigger language plpgsql as $$ begin raise exception 'abort'; end $$")
     random = Random(4)
-    tables = ["maestro.layer_wait", "maestro.tick_plan", "maestro.odometer", "maestro.launch", "maestro.fault"]
+    tables = ["maestro.tick_wait", "maestro.tick_plan", "maestro.odometer", "maestro.launch", "maestro.fault"]
     for _ in range(100):
         table = random.choice(tables)
         db.execute(f"create trigger fail before insert or update on {table} execute function fail()")  # type: ignore[arg-type]

@@ -143,7 +143,7 @@ def test_a_layer_leaves_the_waitlist_with_its_last_waiting_frame(db: Db) -> None
                [frames_of(db, job)[4:]])  # fmt: skip
     assert column(db, "select waiting_frames from maestro.waitlist") == []
     tick(db)
-    assert one(db, "select count(*) from maestro.layer_wait") == 0
+    assert one(db, "select count(*) from maestro.last_wait") == 0
 
 
 def test_work_per_allocation_is_one_look_and_leaves_out_what_is_held_back(db: Db) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -18,16 +19,30 @@ def host_row(name: str, **other: Any) -> dict[str, Any]:
         "pk_host": name, "str_name": name, "pk_alloc": "alloc", "pk_facility": "here", "str_tags": f"general {name}",
         "str_os": "linux,rocky", "int_thread_mode": 0, "int_cores": 400, "int_mem": 8 * GIB, "int_gpus": 0,
         "int_gpu_mem": 0, "int_cores_idle": 400, "int_mem_idle": 8 * GIB, "int_gpus_idle": 0, "int_gpu_mem_idle": 0,
+        "short_mem": False, "refused": 0,
     } | other  # fmt: skip
 
 
-def layer_row(tags: str, **other: Any) -> dict[str, Any]:
-    """A candidate whose tags match no group."""
-    return {
-        "pk_layer": "layer", "pk_job": "job", "pk_show": "show", "pk_folder": "folder", "priority": 1, "waiting": 9,
-        "cores_min": 100, "cores_max": 0, "mem_min": GIB, "gpus_min": 0, "gpu_mem_min": 0, "threadable": True,
-        "tags": tags, "groups": [], "gates": ["tags"], "pk_facility": "here", "os": "linux",
-    } | other  # fmt: skip
+def columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Rows as the snapshot gives them."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def layer_row(
+    tags: str, os: str = "linux", threadable: bool = True, gates: str = "tags", cores_min: int = 100
+) -> dict[str, Any]:
+    """Candidates: one layer, whose tags match no group."""
+    kind = {
+        "tags": tags, "os": os, "pk_facility": "here", "threadable": threadable, "groups": [], "misfits": None,
+        "misfit_hosts": None,
+    }  # fmt: skip
+    layer = {
+        "pk_layer": "layer", "job": 1, "kind": 1, "dispatch_order": 0, "waiting": 9, "running": 0, "completed": 0,
+        "cores_min": cores_min, "cores_max": 0, "mem_min": GIB, "gpus_min": 0, "gpu_mem_min": 0, "selfish": False,
+        "median_rss": 0, "samples": 0, "gates": gates, "job_key": "job", "job_show": "show", "job_folder": "folder",
+        "job_priority": 1, "job_started_s": 0.0,
+    }  # fmt: skip
+    return columns([layer]) | {"kinds": json.dumps([kind])}
 
 
 HOSTS = [host_row("host06.studio.lan"), host_row("Host07"), host_row("far", pk_facility="there")]
@@ -35,8 +50,8 @@ HOSTS = [host_row("host06.studio.lan"), host_row("Host07"), host_row("far", pk_f
 
 def planned(row: dict[str, Any], hosts: list[dict[str, Any]] | None = None, **closed: str) -> tuple[Plan, list[str]]:
     """The plan, and the names of the hosts that took frames."""
-    farm = tick.snapshot(HOSTS if hosts is None else hosts)
-    found = tick.layers([row], farm, closed)
+    farm = tick.snapshot(columns(HOSTS if hosts is None else hosts))
+    found = tick.layers(row, farm, closed)
     caps = Caps({}, {}, {("show", "alloc"): Share(100, NO_CAP, 0)}, {}, {})
     made = tick.plan(farm.hosts, found, caps, Settings(), 1, lambda: False, State())
     return made, sorted({farm.hosts[p.host].name for p in made.placements})
@@ -90,4 +105,4 @@ def test_a_pin_never_goes_past_thread_mode_all_for_layers_without_threads() -> N
 
 
 def test_other_gates_of_a_pinned_layer_hold() -> None:
-    assert reasons(layer_row("host07", gates=["job paused", "tags"])) == ("limit", ["job paused"])
+    assert reasons(layer_row("host07", gates="job paused;tags")) == ("limit", ["job paused"])

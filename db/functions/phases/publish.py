@@ -46,9 +46,10 @@ def _unless(values: List[Any], usual: Any) -> List[Any]:
 
 def waits(session: Session, tick_id: int, plan: Plan, found: List[Layer]) -> None:
     """Why each layer waits, for maestro.waitlist."""
+    layers, kinds, buckets, reasons = tick.wait_rows(plan, found)
     session.rows(
-        "select maestro.publish_waits($1, $2, $3, $4, $5)", ["bigint", "text[]", "int[]", "text[]", "text[]"],
-        [tick_id, *tick.wait_rows(plan, found)],
+        "select maestro.publish_waits($1, $2, $3::int[], $4, $5)", ["bigint", "text[]", "text", "text[]", "text[]"],
+        [tick_id, layers, numbers(kinds), buckets, reasons],
     )  # fmt: skip
 
 

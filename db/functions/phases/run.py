@@ -50,18 +50,17 @@ def _run(session: Session, tick_id: int, now: str, now_s: float, seed: int) -> D
     deadline = time.monotonic() + int(values["tick_budget_ms"]) / 1000
 
     # 3 snapshot: every host that is UP and OPEN
-    host_rows = gather.hosts(session)
+    found_hosts = gather.hosts(session)
     session.done("snapshot")
 
     # 4 group: hosts of one kind
-    farm = tick.snapshot(host_rows)
+    farm = tick.snapshot(found_hosts)
     session.done("group")
 
     # 5 rank: waiting layers, their gates and caps; the lottery itself is the planner's, for it has the seed
     found = gather.work(session, farm, now, values["mode"] == "managed")
     session.done("rank")
-    short_mem = [row["pk_host"] for row in host_rows if row["short_mem"]]
-    known = gather.state(session, farm, short_mem, found, settings, now_s)
+    known = gather.state(session, farm, found, settings, now_s)
     session.done("state")
 
     # 6 place and 7 reserve

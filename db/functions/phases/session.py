@@ -41,15 +41,6 @@ class Session:
         """The same, from JSON."""
         return json.loads(self.value(statement, types, values))
 
-    def columns(self, statement: str, types: Sequence[str] = (), values: Sequence[Any] = ()) -> List[Dict[str, Any]]:
-        """Rows of a statement that answers with one row of arrays: an array a column, an element a row.
-
-        Thousands of rows arrive in half the time that they take one by one.
-        """
-        whole = self.rows(statement, types, values)[0]
-        names = list(whole)
-        return [dict(zip(names, each)) for each in zip(*(whole[name] or () for name in names))]
-
     def done(self, phase: str) -> None:
         """Ends a phase: what has passed since the last one ended is its time."""
         now = time.monotonic()

@@ -63,14 +63,14 @@ class Pins:
         return named
 
     def apply(
-        self, row: Mapping[str, Any], gates: Tuple[str, ...], misfits: Tuple[Tuple[str, int], ...]
+        self, kind: Mapping[str, Any], gates: Tuple[str, ...], misfits: Tuple[Tuple[str, int], ...]
     ) -> Verdict:
-        """A candidate row's pins, and its gates and misfits as they stand with them.
+        """The pins of layers of a kind (of maestro.candidates), and their gates and misfits as they stand with them.
 
-        A pin goes past the layer's groups, never past facility, operating system and thread mode: those are checked on
-        the named host itself where the row tells `pk_facility` and `os`.
+        A pin goes past the layers' groups, never past facility, operating system and thread mode: those are checked on
+        the named host itself.
         """
-        named = self.resolve(row["tags"])
+        named = self.resolve(kind["tags"])
         if not named.hosts:
             if not named.closed:
                 return Verdict(None, gates, misfits)
@@ -80,25 +80,25 @@ class Pins:
         pinned: List[int] = []
         refused: Dict[str, int] = {}
         for index in sorted(named.hosts):
-            reason = self._refusal(row, self._keys[self._hosts[index].group])
+            reason = self._refusal(kind, self._keys[self._hosts[index].group])
             if reason:
                 refused[reason] = refused.get(reason, 0) + 1
             else:
                 pinned.append(index)
         misfits += named.closed + tuple(refused.items())
-        if pinned or not row["groups"]:
+        if pinned or not kind["groups"]:
             gates = tuple(gate for gate in gates if gate not in HOST_GATES)
             if not pinned:
                 gates += tuple(refused)
         return Verdict(frozenset(pinned) or None, gates, misfits)
 
     @staticmethod
-    def _refusal(row: Mapping[str, Any], key: GroupKey) -> str:
-        """Why a named host may not run the layer; empty if it may."""
-        if row.get("pk_facility", key.pk_facility) != key.pk_facility:
+    def _refusal(kind: Mapping[str, Any], key: GroupKey) -> str:
+        """Why a named host may not run layers of the kind; empty if it may."""
+        if kind["pk_facility"] != key.pk_facility:
             return "wrong facility"
-        if row.get("os") and row["os"] not in key.os.split(","):
+        if kind["os"] and kind["os"] not in key.os.split(","):
             return "wrong os"
-        if key.thread_all and not row["threadable"]:
+        if key.thread_all and not kind["threadable"]:
             return "wrong thread mode"
         return ""

@@ -77,9 +77,9 @@ class Placer:
         self.works: Dict[int, Work] = {}
         self._shut = shut
         self._closed = shut | set(holds.by_host)
-        self._by_group: Dict[int, List[Host]] = {}
+        self.by_group: Dict[int, List[Host]] = {}
         for host in hosts:
-            self._by_group.setdefault(host.group, []).append(host)
+            self.by_group.setdefault(host.group, []).append(host)
         self._shared: Dict[Members, Pool] = {}
         self._open: Optional[Dict[str, int]] = None
         self._alloc_sets: Dict[Tuple[FrozenSet[int], Optional[FrozenSet[int]]], Tuple[str, ...]] = {}
@@ -92,7 +92,7 @@ class Placer:
         key = (layer.groups, layer.pinned)
         found = self._alloc_sets.get(key)
         if found is None:
-            names = {self._by_group[group][0].pk_alloc for group in layer.groups if group in self._by_group}
+            names = {self.by_group[group][0].pk_alloc for group in layer.groups if group in self.by_group}
             names |= {self.hosts[index].pk_alloc for index in layer.pinned or ()}
             self._alloc_sets[key] = found = tuple(sorted(names))
         return found
@@ -101,7 +101,7 @@ class Placer:
         """The hosts that the layer's groups and pins allow and that are open to all, each once."""
         closed = self._closed
         for group in sorted(layer.groups):
-            for host in self._by_group.get(group, ()):
+            for host in self.by_group.get(group, ()):
                 if host.index not in closed:
                     yield host
         for index in sorted(layer.pinned or ()):

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from itertools import repeat
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from planner.group import GroupKey, group_hosts
 from planner.model import (
@@ -44,6 +58,7 @@ class Snapshot(NamedTuple):
     hosts: List[Host]
     groups: List[Dict[str, Any]]  # rows for the candidate query; id is the place in this list
     keys: List[GroupKey]
+    short_mem: List[str]  # pk_host of those that report less free memory than their reserve
 
 
 class Decision(NamedTuple):
@@ -75,28 +90,27 @@ class PlacementRows(NamedTuple):
     outcome: List[str]
 
 
-def snapshot(rows: Sequence[Row]) -> Snapshot:
-    """Hosts (rows of maestro.snapshot, in its order) and their groups."""
-    specs = [
-        (
-            row["str_name"], row["pk_alloc"], row["pk_facility"], row["str_tags"], row["str_os"],
-            row["int_gpus"] > 0, row["int_thread_mode"],
+def snapshot(found: Row) -> Snapshot:
+    """Hosts (the columns of maestro.snapshot, in its order) and their groups."""
+    if not found["pk_host"]:
+        return Snapshot([], [], [], [])
+    keys, of_host = group_hosts(
+        zip(
+            found["str_name"], found["pk_alloc"], found["pk_facility"], found["str_tags"], found["str_os"],
+            found["int_gpus"], found["int_thread_mode"],
         )
-        for row in rows
-    ]  # fmt: skip
-    keys, of_host = group_hosts(specs)
-    hosts = [
-        Host(
-            index, row["pk_host"], row["str_name"], of_host[index], row["pk_alloc"], row["int_thread_mode"],
-            (row["int_cores"], row["int_mem"], row["int_gpus"], row["int_gpu_mem"]),
-            (row["int_cores_idle"], row["int_mem_idle"], row["int_gpus_idle"], row["int_gpu_mem_idle"]),
-            row.get("refused", 0),
+    )  # fmt: skip
+    totals = zip(found["int_cores"], found["int_mem"], found["int_gpus"], found["int_gpu_mem"])
+    idle = zip(
+        found["int_cores_idle"], found["int_mem_idle"], found["int_gpus_idle"], found["int_gpu_mem_idle"]
+    )  # fmt: skip
+    hosts = list(
+        map(
+            Host, range(len(of_host)), found["pk_host"], found["str_name"], of_host, found["pk_alloc"],
+            found["int_thread_mode"], totals, idle, found["refused"],
         )
-        for index, row in enumerate(rows)
-    ]  # fmt: skip
-    counts = [0] * len(keys)
-    for number in of_host:
-        counts[number] += 1
+    )  # fmt: skip
+    counts = Counter(of_host)
     groups = [
         {
             "id": number, "pk_alloc": key.pk_alloc, "pk_facility": key.pk_facility, "tags": key.tags, "os": key.os,
@@ -104,71 +118,84 @@ def snapshot(rows: Sequence[Row]) -> Snapshot:
         }
         for number, key in enumerate(keys)
     ]  # fmt: skip
-    return Snapshot(hosts, groups, keys)
+    short_mem = [pk_host for pk_host, short in zip(found["pk_host"], found["short_mem"]) if short]
+    return Snapshot(hosts, groups, keys, short_mem)
 
 
-def layers(rows: Sequence[Row], farm: Snapshot, closed: Mapping[str, str] = {}) -> List[Layer]:
-    """Layers (rows of maestro.candidates, in its order), with tags that name hosts resolved.
+def layers(found: Row, farm: Snapshot, closed: Mapping[str, str] = {}) -> List[Layer]:
+    """Layers (the columns of maestro.candidates, in its order), with tags that name hosts resolved.
 
-    Rows may lack `running`, `selfish`, `job_started_s`, `dispatch_order`; `misfits` and `misfit_hosts` (parallel lists:
-    each gate that rules out some hosts, and how many of them); and `pk_facility` and `os`, which check what pins name.
     `closed`: host name -> why it is not in the snapshot ('host down', 'host locked', …).
     """
+    if not found["pk_layer"]:
+        return []
     pins = Pins(farm.hosts, farm.keys, closed)
-    group_sets: Dict[Tuple[int, ...], FrozenSet[int]] = {}  # equal sets become one object: pools are found by them
-    found = []
-    for index, row in enumerate(rows):
-        key = tuple(row["groups"])
-        groups = group_sets.setdefault(key, frozenset(key))
-        gates = tuple(row["gates"])
-        misfits = tuple(zip(row.get("misfits") or (), row.get("misfit_hosts") or ()))
-        pinned, gates, misfits = pins.apply(row, gates, misfits)
-        found.append(
-            Layer(
-                index, row["pk_layer"], row["pk_job"], row["pk_show"], row["pk_folder"], row["priority"],
-                row["waiting"], row["cores_min"], row["cores_max"], row["mem_min"], row["gpus_min"],
-                row["gpu_mem_min"], row["threadable"], groups, pinned, gates, row.get("running", 0),
-                row.get("selfish", False), row.get("job_started_s", 0.0), row.get("dispatch_order", 0), misfits,
-                row.get("ask", 0),
+    kinds = json.loads(found["kinds"])
+    sets: Dict[Tuple[int, ...], FrozenSet[int]] = {}  # equal sets become one object: pools are found by them
+    # What tags and gates come to is the same for layers of one kind and gates.
+    places: Dict[Tuple[int, Optional[str]], Tuple[Any, ...]] = {}
+    of_layer = []
+    for at in zip(found["kind"], found["gates"]):
+        place = places.get(at)
+        if place is None:
+            kind = kinds[at[0] - 1]
+            key = tuple(kind["groups"])
+            verdict = pins.apply(
+                kind, tuple(at[1].split(";")) if at[1] else (),
+                tuple(zip(kind["misfits"] or (), kind["misfit_hosts"] or ())),
             )  # fmt: skip
-        )
-    return found
+            places[at] = place = (kind["threadable"], sets.setdefault(key, frozenset(key)), *verdict)
+        of_layer.append(place)
+    threadable, groups, pinned, gates, misfits = zip(*of_layer)
+
+    def of_job(name: str) -> Iterator[Any]:
+        values = found[name]
+        return (values[number - 1] for number in found["job"])
+
+    made: Dict[str, Iterable[Any]] = {
+        "order": range(len(of_layer)), "threadable": threadable, "groups": groups, "pinned": pinned, "gates": gates,
+        "misfits": misfits, "pk_job": of_job("job_key"), "pk_show": of_job("job_show"),
+        "pk_folder": of_job("job_folder"), "priority": of_job("job_priority"),
+        "job_started_s": of_job("job_started_s"), "ask": repeat(0),
+    }  # fmt: skip
+    columns = (made[field] if field in made else found[field] for field in Layer._fields)
+    return list(map(Layer._make, zip(*columns)))
 
 
-def with_asks(rows: Sequence[Dict[str, Any]], asks: Sequence[Row]) -> List[Dict[str, Any]]:
-    """Candidate rows (of `layers`) in which frames that ask for memory of their own stand in rows of their own, each
-    after that of the layer's other frames.
+def with_asks(found: Sequence[Layer], asks: Sequence[Row]) -> List[Layer]:
+    """Layers in which frames that ask for memory of their own stand as layers of their own, each after that of the
+    layer's other frames.
 
     `asks` (rows of maestro.raised_frames): pk_layer, mem (KiB) and how many frames ask for so much.
     """
     by_layer: Dict[str, List[Row]] = {}
     for ask in asks:
         by_layer.setdefault(ask["pk_layer"], []).append(ask)
-    found: List[Dict[str, Any]] = []
-    for row in rows:
-        own = by_layer.get(row["pk_layer"], [])
-        others = row["waiting"] - sum(ask["frames"] for ask in own)
+    parts: List[Layer] = []
+    for layer in found:
+        own = by_layer.get(layer.pk_layer, ())
+        others = layer.waiting - sum(ask["frames"] for ask in own)
         if others > 0:
-            found.append({**row, "waiting": others} if own else row)
-        found.extend({**row, "waiting": ask["frames"], "mem_min": ask["mem"], "ask": ask["mem"]} for ask in own)
-    return found
+            parts.append(layer._replace(waiting=others))
+        parts.extend(layer._replace(waiting=ask["frames"], mem_min=ask["mem"], ask=ask["mem"]) for ask in own)
+    return [part._replace(order=order) for order, part in enumerate(parts)]
 
 
-def caps(layer_rows: Sequence[Row], show_rows: Sequence[Row], limit_rows: Sequence[Row]) -> Caps:
-    """Caps from the candidate rows (job, folder), the subscriptions and the limits that block now.
+def caps(found: Row, show_rows: Sequence[Row], limit_rows: Sequence[Row]) -> Caps:
+    """Caps from the candidates' jobs and folders, the subscriptions and the limits that block now.
 
     `show_rows`: pk_show, pk_alloc, size, burst, cores. `limit_rows`: pk_limit_record, str_name, per_host, max_value,
     soft_value, used, holders (list of pk_host; None or empty if none), layers (pk_layer of waiting layers bound to it);
     enforced and fresh ones only, and stale ones that fail closed with max_value 0 (and no holders).
     """
-    jobs: Dict[str, Tuple[int, int]] = {}
-    folders: Dict[str, Tuple[int, int]] = {}
     no_cap = 1 << 62
-    for row in layer_rows:
-        jobs[row["pk_job"]] = (row["job_cores_free"], row["job_gpus_free"])
-        cores, gpus = row["folder_cores_free"], row["folder_gpus_free"]
+    jobs = dict(zip(found["job_key"] or (), zip(found["job_cores_free"] or (), found["job_gpus_free"] or ())))
+    folders: Dict[str, Tuple[int, int]] = {}
+    for pk_folder, cores, gpus in zip(
+        found["job_folder"] or (), found["folder_cores_free"] or (), found["folder_gpus_free"] or ()
+    ):
         if cores is not None or gpus is not None:
-            folders[row["pk_folder"]] = (no_cap if cores is None else cores, no_cap if gpus is None else gpus)
+            folders[pk_folder] = (no_cap if cores is None else cores, no_cap if gpus is None else gpus)
     shows = {(row["pk_show"], row["pk_alloc"]): Share(row["size"], row["burst"], row["cores"]) for row in show_rows}
     limits: Dict[str, Limit] = {}
     bound: Dict[str, Tuple[str, ...]] = {}
@@ -185,38 +212,32 @@ def caps(layer_rows: Sequence[Row], show_rows: Sequence[Row], limit_rows: Sequen
 
 def state(
     now_s: float,
-    elapsed_ms: int = 0,
-    live_rows: Sequence[Row] = (),
-    warm_rows: Sequence[Row] = (),
+    elapsed_ms: int,
+    memory: Row,
     reservation_rows: Sequence[Row] = (),
     debt_rows: Sequence[Row] = (),
     run_rows: Sequence[Row] = (),
-    memory_rows: Sequence[Row] = (),
     short_mem: Sequence[str] = (),
     closed: Mapping[str, str] = {},
 ) -> State:
-    """State but for `ready` (see ready_wanted and with_ready).
+    """State but for `live`, `warm` and `ready` (see ready_wanted and with_ready).
 
-    `live_rows`: a row a layer: pk_layer, hosts (list of pk_host), frames (list). Only layers with waiting frames, only
-    hosts of the snapshot; hosts without an idle core may be left out.
-    `warm_rows`: a row a layer: pk_layer, hosts, foreign_frames (lists); only those below locality_window_frames.
+    `memory`: the columns pk_layer, median_rss (KiB), samples (0: none) and completed of maestro.candidates.
     `reservation_rows`: pk_host, pk_layer, priority, cores_min, granted_at_s; all there are.
     `debt_rows`: pk_layer, blocked_ms. `run_rows`: pk_layer, seconds (mean of done frames; absent without history).
-    `memory_rows`: pk_layer, median_rss (KiB or None), samples, completed; only waiting threadable layers.
     """
+    seen = zip(memory["pk_layer"] or (), memory["median_rss"] or (), memory["samples"] or ())
     return State(
         now_s=now_s,
         elapsed_ms=elapsed_ms,
-        live={row["pk_layer"]: dict(zip(row["hosts"], row["frames"])) for row in live_rows},
-        warm={row["pk_layer"]: dict(zip(row["hosts"], row["foreign_frames"])) for row in warm_rows},
         reservations=tuple(
             Reservation(row["pk_host"], row["pk_layer"], row["priority"], row["cores_min"], row["granted_at_s"])
             for row in reservation_rows
         ),
         debts={row["pk_layer"]: row["blocked_ms"] for row in debt_rows},
         run_seconds={row["pk_layer"]: row["seconds"] for row in run_rows},
-        peaks={row["pk_layer"]: Peaks(row["median_rss"] or 0, row["samples"]) for row in memory_rows},
-        completed={row["pk_layer"]: row["completed"] for row in memory_rows},
+        peaks={pk_layer: Peaks(median_rss, samples) for pk_layer, median_rss, samples in seen if samples},
+        completed=dict(zip(memory["pk_layer"] or (), memory["completed"] or ())),
         short_mem=frozenset(short_mem),
         closed=dict(closed),
     )

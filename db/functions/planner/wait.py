@@ -35,7 +35,27 @@ BEYOND = "beyond layer_candidates_per_group_max"
 
 BOOKED = Wait(FLOWING, (Reason("flowing", 0),))
 
-Members = Tuple[FrozenSet[int], Optional[FrozenSet[int]]]
+Members = Tuple[FrozenSet[int], Optional[FrozenSet[int]], bool]  # groups, hosts that tags name, wants gpus
+
+
+def rounded(count: int, whole: int) -> int:
+    """A count of hosts, of `whole`, that lack something now: in two digits unless it is below 100 or all of them."""
+    if count < 100 or count == whole:
+        return count
+    step = int("1" + "0" * (len(str(count)) - 2))
+    return count // step * step
+
+
+def distinct_counts(whole: int) -> List[int]:
+    """The counts of 1 to `whole` that `rounded` leaves as they are."""
+    counts = list(range(1, min(whole, 99) + 1))
+    step = 10
+    while step * 10 <= whole:
+        counts.extend(range(step * 10, min(whole, step * 100 - 1) + 1, step))
+        step *= 10
+    if counts and counts[-1] != whole:
+        counts.append(whole)
+    return counts
 
 
 class Reach:
@@ -76,13 +96,17 @@ class Reach:
         for values in (cores, mem, gpus, gpu_mem):
             values.sort()
         self.cores, self.mem, self.gpus, self.gpu_mem = cores, mem, gpus, gpu_mem
+        self.rooms: Dict[Tuple[int, int, int, int, int], Wait] = {}  # by shape
+        self.bursts: Dict[str, List[Tuple[int, int]]] = {}  # pk_show -> room under its burst, and hosts; least first
+        steps = {mem[count - 1] for count in distinct_counts(len(hosts))}
+        self._steps = sorted(steps.union(totals[1] for totals in self.classes))
 
-    def round(self, count: int) -> int:
-        """A count of hosts that lack something now, in two digits unless it is below 100 or all of them."""
-        if count < 100 or count == len(self.hosts):
-            return count
-        step = int("1" + "0" * (len(str(count)) - 2))
-        return count // step * step
+    def class_of(self, mem: int) -> int:
+        """A number that asks of so much memory share if every count of hosts is the same for them.
+
+        Almost every layer asks for an amount of its own; their reasons are few.
+        """
+        return mem if self.held or self.kept else bisect_left(self._steps, mem)
 
 
 class Waits:
@@ -99,13 +123,9 @@ class Waits:
         self._layers = layers
         self._weighed = weighed
         self._late = late
-        self._by_group: Dict[int, List[Host]] = {}
-        for host in placer.hosts:
-            self._by_group.setdefault(host.group, []).append(host)
-        self._reaches: Dict[Tuple[Members, bool], Reach] = {}
-        self._rooms: Dict[Tuple[object, ...], Wait] = {}
+        self._by_group = placer.by_group
+        self._reaches: Dict[Members, Reach] = {}
         self._named: Dict[Tuple[object, ...], Wait] = {}
-        self._bursts: Dict[Tuple[str, Members], List[Tuple[int, int]]] = {}
 
     def all(self) -> Dict[int, Wait]:
         """The layers that have frames left, by order."""
@@ -128,20 +148,21 @@ class Waits:
         placer = self._placer
         sized = placer.layers[layer.order]
         seen = self._weighed[layer.order]
-        room = self._room(seen, sized)
-        firsts, bucket = self._capped(seen, sized)
+        reach = self._reach(seen)
+        room = self._room(reach, sized)
+        firsts, bucket = self._capped(reach, sized)
         if layer.order in self._out:
             if not firsts and not layer.misfits:
-                return self._beyond_cut(room, layer)
-            firsts.append(Reason(BEYOND, self._count(layer)))
+                return self._beyond_cut(room, reach)
+            firsts.append(Reason(BEYOND, len(reach.hosts)))
         elif seen is not layer:
             missed = sum(len(self._by_group.get(group, ())) for group in layer.groups - seen.groups)
             firsts.append(Reason(BEYOND, missed))
         if self._late:
-            firsts.append(Reason("tick_budget_ms", self._count(seen)))
+            firsts.append(Reason("tick_budget_ms", len(reach.hosts)))
             bucket = bucket or LIMIT
         if placer.sizes.probing and placer.sizes.probing.get(layer.order) == 0:
-            firsts.append(Reason("memory probe", self._count(seen)))
+            firsts.append(Reason("memory probe", len(reach.hosts)))
             bucket = bucket or LIMIT
         if not firsts and not layer.misfits:
             return room
@@ -150,17 +171,13 @@ class Waits:
             lacks = ()
         return Wait(bucket or room.reason, (*firsts, *lacks, *map(Reason._make, layer.misfits)))
 
-    def _beyond_cut(self, room: Wait, layer: Layer) -> Wait:
+    def _beyond_cut(self, room: Wait, reach: Reach) -> Wait:
         """Of a layer that the cut alone keeps from what the farm has; found once for equal rooms."""
         wait = self._beyond.get(room)
         if wait is None:
-            reasons = (Reason(BEYOND, self._count(layer)), *room.reasons)
+            reasons = (Reason(BEYOND, len(reach.hosts)), *room.reasons)
             self._beyond[room] = wait = Wait(LIMIT if room.reason == NO_FIT else room.reason, reasons)
         return wait
-
-    def _count(self, layer: Layer) -> int:
-        """How many hosts the layer may use."""
-        return len(self._reach(layer, wants_gpu(layer)).hosts)
 
     def _gated(self, layer: Layer) -> Wait:
         everywhere = len(self._placer.hosts)
@@ -172,21 +189,20 @@ class Waits:
         told = set(layer.gates)
         return Wait(bucket, (*reasons, *(Reason(*misfit) for misfit in layer.misfits if misfit[0] not in told)))
 
-    def _capped(self, seen: Layer, sized: Layer) -> Tuple[List[Reason], str]:
+    def _capped(self, reach: Reach, sized: Layer) -> Tuple[List[Reason], str]:
         """What caps refuse: reasons and the bucket, empty if some host could still be had."""
         placer = self._placer
         refusals = placer.ledger.refusals(sized)
         found: List[Reason] = []
         bucket = ""
         if refusals:
-            hosts = self._count(seen)
-            found.extend(Reason(cap, hosts) for cap in refusals)
+            found.extend(Reason(cap, len(reach.hosts)) for cap in refusals)
             bucket = NO_LICENSE if all(cap.startswith("limit ") for cap in refusals) else LIMIT
         for cap, holding in placer.ledger.spent_seats(sized):
-            found.append(Reason(cap, max(0, self._count(seen) - holding)))
+            found.append(Reason(cap, max(0, len(reach.hosts) - holding)))
             bucket = bucket or NO_LICENSE
         least = max(sized.cores_min, 1)
-        rooms = self._burst(seen, sized.pk_show)
+        rooms = reach.bursts.get(sized.pk_show) or self._burst(reach, sized.pk_show)
         if least > rooms[0][0]:
             found.append(Reason("subscription burst", sum(count for room, count in rooms if room < least)))
             if least > rooms[-1][0]:
@@ -205,41 +221,35 @@ class Waits:
         host = self._placer.hosts[index]
         return asked(layer, host, self._placer.ledger.headroom(layer, host.pk_alloc)) is not None
 
-    def _burst(self, layer: Layer, pk_show: str) -> List[Tuple[int, int]]:
-        """Room under the show's burst, and hosts, for each allocation that the layer may use; least room first."""
-        key = (pk_show, (layer.groups, layer.pinned))
-        rooms = self._bursts.get(key)
-        if rooms is None:
-            allocs = self._reach(layer, wants_gpu(layer)).allocs
-            ledger = self._placer.ledger
-            rooms = sorted((ledger.burst_room(pk_show, name), count) for name, count in allocs.items())
-            self._bursts[key] = rooms = rooms or [(1 << 62, 0)]
+    def _burst(self, reach: Reach, pk_show: str) -> List[Tuple[int, int]]:
+        """Room under the show's burst, and hosts, for each allocation within reach; least room first."""
+        ledger = self._placer.ledger
+        rooms = sorted((ledger.burst_room(pk_show, name), count) for name, count in reach.allocs.items())
+        reach.bursts[pk_show] = rooms = rooms or [(1 << 62, 0)]
         return rooms
 
-    def _reach(self, layer: Layer, gpu_frames: bool) -> Reach:
-        key = ((layer.groups, layer.pinned), gpu_frames)
+    def _reach(self, layer: Layer) -> Reach:
+        key = (layer.groups, layer.pinned, wants_gpu(layer))
         reach = self._reaches.get(key)
         if reach is None:
             hosts = [host for group in sorted(layer.groups) for host in self._by_group.get(group, ())]
             for index in sorted(layer.pinned or ()):
                 if self._placer.hosts[index].group not in layer.groups:
                     hosts.append(self._placer.hosts[index])
-            self._reaches[key] = reach = Reach(hosts, self._placer, gpu_frames)
+            self._reaches[key] = reach = Reach(hosts, self._placer, key[2])
         return reach
 
-    def _room(self, seen: Layer, sized: Layer) -> Wait:
+    def _room(self, reach: Reach, sized: Layer) -> Wait:
         """Bucket and reasons as far as room on hosts goes; found once for layers of equal hosts and size."""
-        owns = seen.order if seen.order in self._placer.holds.by_owner else -1
-        key = (
-            seen.groups, seen.pinned, sized.cores_min, sized.mem_min, sized.gpus_min, sized.gpu_mem_min, owns,
-        )  # fmt: skip
-        wait = self._rooms.get(key)
+        owns = sized.order if sized.order in self._placer.holds.by_owner else -1
+        key = (sized.cores_min, reach.class_of(sized.mem_min), sized.gpus_min, sized.gpu_mem_min, owns)
+        wait = reach.rooms.get(key)
         if wait is None:
-            self._rooms[key] = wait = self._look(seen, sized)
+            reach.rooms[key] = wait = self._look(reach, sized)
         return wait
 
-    def _look(self, seen: Layer, sized: Layer) -> Wait:
-        reach = self._reach(seen, wants_gpu(sized))
+    def _look(self, reach: Reach, sized: Layer) -> Wait:
+        whole = len(reach.hosts)
         cores, mem, gpus, gpu_mem = sized.cores_min, sized.mem_min, sized.gpus_min, sized.gpu_mem_min
         small = sum(
             count
@@ -248,32 +258,32 @@ class Waits:
         )
         held, held_back = 0, False
         if reach.held or reach.kept:
-            own = set(self._placer.holds.by_owner.get(seen.order, ()))
+            own = set(self._placer.holds.by_owner.get(sized.order, ()))
             others = [host for host in reach.held if host.index not in own]
             held, held_back = len(others), self._held_back(sized, others, reach.kept)
         counts = (
             small,
-            reach.round(bisect_left(reach.cores, cores) if cores > 0 else reach.busy),
-            reach.round(bisect_left(reach.mem, mem)),
-            reach.round(bisect_left(reach.gpus, gpus)) if gpus else 0,
-            reach.round(bisect_left(reach.gpu_mem, gpu_mem)) if gpu_mem else 0,
+            rounded(bisect_left(reach.cores, cores) if cores > 0 else reach.busy, whole),
+            rounded(bisect_left(reach.mem, mem), whole),
+            rounded(bisect_left(reach.gpus, gpus), whole) if gpus else 0,
+            rounded(bisect_left(reach.gpu_mem, gpu_mem), whole) if gpu_mem else 0,
             held,
             len(reach.kept),
             reach.short,
             reach.full,
             sum(1 for refused in reach.refusing if cores <= 0 or refused <= cores),
         )
-        if small == len(reach.hosts):
+        if small == whole:
             bucket = NO_HOST
         elif held_back:
             bucket = HELD
         else:
             bucket = CAPACITY if reach.idle < max(cores, 1) else NO_FIT
-        key = (bucket, len(reach.hosts), counts)
+        key = (bucket, whole, counts)
         wait = self._named.get(key)
         if wait is None:
             reasons = tuple(Reason(cause, hosts) for cause, hosts in zip(CAUSES, counts) if hosts)
-            self._named[key] = wait = Wait(bucket, reasons or (Reason(NONE_ALONE[bucket], len(reach.hosts)),))
+            self._named[key] = wait = Wait(bucket, reasons or (Reason(NONE_ALONE[bucket], whole),))
         return wait
 
     @staticmethod

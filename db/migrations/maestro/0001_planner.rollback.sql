@@ -6,7 +6,7 @@ drop table maestro.host_order;
 drop table maestro.launcher;
 drop table maestro.launch;
 drop table maestro.layer_mark;
-drop table maestro.layer_wait;
+drop table maestro.tick_wait;
 drop table maestro.tick_plan;
 drop table maestro.tick;
 drop table maestro.setting;

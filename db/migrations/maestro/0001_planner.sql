@@ -54,13 +54,18 @@ create table maestro.tick_plan (
     outcome text [] not null default '{}'
 );
 
--- Why each waiting layer waits; rewritten where it changed. The view maestro.waitlist adds live counts.
-create table maestro.layer_wait (
-    pk_layer text primary key,
-    reason text not null,
-    reasons jsonb not null,
-    tick_id bigint not null
-) with (fillfactor = 70);
+-- Why each waiting layer waits, as the last tick saw it. One row, for the tick would spend longer on a row a layer than
+-- on deciding: the view last_wait gives those. kinds: of each layer, a position (from 1) in buckets and reasons.
+create table maestro.tick_wait (
+    is_only boolean primary key default true check (is_only),
+    tick_id bigint not null,
+    layers text [] not null,
+    kinds integer [] not null,
+    buckets text [] not null,
+    reasons jsonb [] not null
+);
+-- Keys hardly compress, and trying takes longer than all else.
+alter table maestro.tick_wait alter column layers set storage external;
 
 -- Where a layer's waiting frames begin: no WAITING frame of the layer has a lower int_dispatch_order. The tick moves a
 -- mark on when it passes many frames that are done (raise_marks); a frame that waits again moves it back (the trigger

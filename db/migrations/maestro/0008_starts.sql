@@ -13,3 +13,7 @@ create type maestro.start as (
     gpus integer,
     gpu_mem bigint
 );
+
+-- Their result is one row of arrays now.
+drop function if exists maestro.snapshot();
+drop function if exists maestro.candidates(jsonb, timestamptz, boolean);
