@@ -1,7 +1,7 @@
 -- repair_drift: compares counters with the procs behind them and puts the counters right, so that the plan that follows
 -- goes by what really runs. The tick's phase 2, before the snapshot.
 --
--- A farm with few procs is compared as a whole each tick. A larger one is cut into slices, ten at most, by a hash of
+-- A farm with few procs is compared as a whole each tick. A larger one is cut into slices, forty at most, by a hash of
 -- the host: each tick compares the hosts of one slice, and one tick in a round all the owners' counters (subscription,
 -- layer, job, folder, point, limit), whose truth needs every proc.
 -- What is found wrong is locked, counted again under the lock, and written; caps cannot refuse a repair.
@@ -23,7 +23,7 @@ declare
     v_rows integer;
     v_count integer := 0;
 begin
-    select least(greatest(ceil(coalesce(sum(js.int_running_count), 0)::numeric / v_procs_per_slice), 1), 10)
+    select least(greatest(ceil(coalesce(sum(js.int_running_count), 0)::numeric / v_procs_per_slice), 1), 40)
     into v_slices
     from job_stat as js;
     v_slice := mod(p_tick_id, v_slices);

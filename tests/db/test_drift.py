@@ -93,7 +93,7 @@ def test_a_large_farm_is_compared_in_slices_and_whole_within_ten_ticks(db: Db) -
     tick(db)
     waits = one(db, "select int_running_count from job_stat where pk_job = %s", job)
     db.execute("update job set b_paused = true")
-    unguarded(db, "update job_stat set int_running_count = 30000")  # as if ten slices' worth of procs ran
+    unguarded(db, "update job_stat set int_running_count = 20000")  # as if ten slices' worth of procs ran
     unguarded(db, "update host set int_cores_idle = 7, int_mem_idle = 7")
     unguarded(db, "update layer_resource set int_cores = 5")
     repaired = [tick(db)["drift_repaired"] for _ in range(10)]

@@ -87,6 +87,12 @@ class Placer:
         self._job_refused: Dict[str, Set[int]] = {}
         self._job_works: Dict[str, List[Work]] = {}
 
+    def close(self) -> None:
+        """Undo what refers back to itself, so that the plan's data is freed at once: a collector would first have to look
+        through all of it."""
+        for work in self.works.values():
+            work.near = work.over = None
+
     def allocs(self, layer: Layer) -> Tuple[str, ...]:
         """The allocations of the hosts that the layer may use, sorted; found once for layers of equal hosts."""
         key = (layer.groups, layer.pinned)

@@ -77,7 +77,9 @@ def plan(
     waits = Waits(placer, layers, weighed, out, late).all()
     made = Plan(placer.placements, waits, lost, late)
     made = reserve(placer, made, out, Ledger(caps), seed)
-    return made._replace(stranded=stranded(placer, layers), warnings=warnings(hosts))
+    made = made._replace(stranded=stranded(placer, layers), warnings=warnings(hosts))
+    placer.close()
+    return made
 
 
 def warnings(hosts: List[Host]) -> Tuple[Tuple[str, str], ...]:

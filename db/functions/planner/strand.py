@@ -9,13 +9,14 @@ from planner.place import Placer
 from planner.size import ONE_CORE
 
 Shape = Tuple[int, int, int, int]  # cores, memory, gpus, gpu memory
+NO_MEM = 1 << 62  # more than any frame asks for
 
 
 def least_shapes(shapes: Set[Shape]) -> List[Shape]:
     """Those that no other is smaller than in every dimension: what fits any of `shapes` fits one of them."""
     kept: List[Shape] = []
     gpu_shapes: List[Shape] = []
-    least_mem = 1 << 62
+    least_mem = NO_MEM
     for shape in sorted(shapes):
         if shape[2] or shape[3]:
             gpu_shapes.append(shape)
@@ -40,16 +41,19 @@ def stranded(placer: Placer, layers: List[Layer]) -> Dict[str, int]:
     ]  # fmt: skip
     if not idle:
         return {}
-    wanted: Dict[object, Tuple[Layer, Set[Shape]]] = {}
+    # The least memory of each kind of frame: of most layers it is an amount of their own.
+    wanted: Dict[object, Tuple[Layer, Dict[Tuple[int, int, int], int]]] = {}
     for order, left in enumerate(placer.waiting):
         if left and not layers[order].gates:
             for part in placer.sizes.variants.get(order) or (placer.layers[order],):
-                shapes = wanted.setdefault((part.groups, part.pinned), (part, set()))[1]
-                shapes.add((part.cores_min, part.mem_min, part.gpus_min, part.gpu_mem_min))
+                mems = wanted.setdefault((part.groups, part.pinned), (part, {}))[1]
+                kind = (part.cores_min, part.gpus_min, part.gpu_mem_min)
+                if part.mem_min < mems.get(kind, NO_MEM):
+                    mems[kind] = part.mem_min
     by_group: Dict[int, Set[Shape]] = {}
     by_host: Dict[int, Set[Shape]] = {}
-    for part, shapes in wanted.values():
-        least = least_shapes(shapes)
+    for part, mems in wanted.values():
+        least = least_shapes({(cores, mem, gpus, gpu_mem) for (cores, gpus, gpu_mem), mem in mems.items()})
         for group in part.groups:
             by_group.setdefault(group, set()).update(least)
         for index in part.pinned or ():

@@ -424,7 +424,10 @@ def wait_rows(planned: Plan, found: List[Layer]) -> Tuple[List[str], List[int], 
         else:
             waits.setdefault(layer.pk_layer, wait)
     numbers: Dict[Wait, int] = {}
-    kinds = [numbers.setdefault(wait, len(numbers) + 1) for wait in waits.values()]
+    # Waits found once are shared by thousands of layers: to tell them by identity first costs less than by content.
+    distinct = {id(wait): wait for wait in waits.values()}
+    number_of = {key: numbers.setdefault(wait, len(numbers) + 1) for key, wait in distinct.items()}
+    kinds = [number_of[id(wait)] for wait in waits.values()]
     return (
         list(waits),
         kinds,

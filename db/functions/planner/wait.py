@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from typing import Dict, FrozenSet, List, Optional, Set, Tuple
 
 from planner.hold import wants_gpu
@@ -64,18 +65,16 @@ class Reach:
     def __init__(self, hosts: List[Host], placer: Placer, gpu_frames: bool) -> None:
         state, held, settings = placer.state, placer.holds.by_host, placer.settings
         self.hosts = hosts
-        self.allocs: Dict[str, int] = {}
-        self.classes: Dict[Tuple[int, int, int, int], int] = {}  # totals -> hosts
         cores, mem, gpus, gpu_mem = [], [], [], []
         self.idle = 0  # points that are open to all
         self.short = self.full = self.busy = 0
         self.refusing: List[int] = []  # points that hosts refused
         self.held: List[Host] = []
         self.kept: List[Host] = []  # something there waits for gpu frames
+        self.allocs = Counter(host.pk_alloc for host in hosts)
+        # Totals -> hosts.
+        self.classes = Counter((host.cores, host.mem, host.gpus, host.gpu_mem) for host in hosts)
         for host in hosts:
-            self.allocs[host.pk_alloc] = self.allocs.get(host.pk_alloc, 0) + 1
-            totals = (host.cores, host.mem, host.gpus, host.gpu_mem)
-            self.classes[totals] = self.classes.get(totals, 0) + 1
             spare = host.spare(gpu_frames)
             cores.append(spare[0])
             mem.append(spare[1])
