@@ -88,8 +88,8 @@ class Placer:
         self._job_works: Dict[str, List[Work]] = {}
 
     def close(self) -> None:
-        """Undo what refers back to itself, so that the plan's data is freed at once: a collector would first have to look
-        through all of it."""
+        """Undo what refers back to itself, so that the plan's data is freed at once, without a collector's walk through
+        all of it."""
         for work in self.works.values():
             work.near = work.over = None
 
