@@ -109,10 +109,14 @@ as $$
         from (select distinct w.str_tags, w.b_threadable, w.owner from waiting as w) as d
         join (select distinct j.owner, j.str_os, j.pk_facility, j.pk_show from job as j) as o on o.owner = d.owner
     ),
+    group_tags as materialized (
+        select distinct g.tags from grp as g
+    ),
+    -- Pattern by pattern ("offset" keeps the order): each is compiled once, where the other way round each look would.
     tag_match as materialized (
         select p.str_tags, t.tags
         from (select distinct k.str_tags, k.pattern from kind as k where k.pattern is not null) as p
-        join (select distinct g.tags from grp as g) as t on t.tags ~ p.pattern
+        cross join lateral (select g.tags from group_tags as g where g.tags ~ p.pattern offset 0) as t
     ),
     fit as materialized (
         select
@@ -126,36 +130,42 @@ as $$
         left join tag_match as tm on tm.str_tags = k.str_tags and tm.tags = g.tags
         left join subscription as s on s.pk_show = k.pk_show and s.pk_alloc = g.pk_alloc
     ),
+    -- By number alone: a thousand kinds and groups make a million rows, which must be narrow.
     counted as materialized (
         select
-            k.*, coalesce(array_agg(f.grp order by f.grp) filter (
+            f.id, array_agg(f.grp order by f.grp) filter (
                 where f.tags_fit and f.facility_fits and f.os_fits and f.threads_fit and f.subscribed
-            ), '{}') as groups,
-            case when k.pattern is null then 'malformed tags' else 'tags' end as tags_gate,
-            coalesce(sum(f.hosts), 0) as hosts,
-            coalesce(sum(f.hosts) filter (where not f.tags_fit), 0) as no_tags,
-            coalesce(sum(f.hosts) filter (where not f.facility_fits), 0) as no_facility,
-            coalesce(sum(f.hosts) filter (where not f.os_fits), 0) as no_os,
-            coalesce(sum(f.hosts) filter (where not f.threads_fit), 0) as no_threads,
-            coalesce(sum(f.hosts) filter (where not f.subscribed), 0) as no_subscription
-        from kind as k
-        left join fit as f on f.id = k.id
-        group by k.id, k.str_tags, k.b_threadable, k.owner, k.str_os, k.pk_facility, k.pk_show, k.pattern
+            ) as groups,
+            sum(f.hosts) as hosts,
+            sum(f.hosts) filter (where not f.tags_fit) as no_tags,
+            sum(f.hosts) filter (where not f.facility_fits) as no_facility,
+            sum(f.hosts) filter (where not f.os_fits) as no_os,
+            sum(f.hosts) filter (where not f.threads_fit) as no_threads,
+            sum(f.hosts) filter (where not f.subscribed) as no_subscription
+        from fit as f
+        group by f.id
     ),
     matched as materialized (
         select
-            c.id, c.str_tags, c.str_os, c.pk_facility, c.b_threadable, c.owner, c.groups,
-            array_agg(m.gate order by m.place) filter (where m.hosts > 0) as misfits,
-            array_agg(m.hosts order by m.place) filter (where m.hosts > 0) as misfit_hosts,
-            case when cardinality(c.groups) = 0
-                then string_agg(m.gate, ';' order by m.place) filter (where m.hosts = c.hosts)
-            end as gates
-        from counted as c
-        cross join lateral (values
-            (1, c.tags_gate, c.no_tags), (2, 'facility', c.no_facility), (3, 'os', c.no_os),
-            (4, 'thread mode', c.no_threads), (5, 'no subscription', c.no_subscription)
-        ) as m (place, gate, hosts)
-        group by c.id, c.str_tags, c.str_os, c.pk_facility, c.b_threadable, c.owner, c.groups, c.hosts
+            k.id, k.str_tags, k.str_os, k.pk_facility, k.b_threadable, k.owner,
+            coalesce(c.groups, '{}') as groups, m.misfits, m.misfit_hosts,
+            case when c.groups is null then m.gates end as gates
+        from kind as k
+        left join counted as c on c.id = k.id
+        cross join lateral (
+            select
+                array_agg(v.gate order by v.place) filter (where v.hosts > 0) as misfits,
+                array_agg(v.hosts order by v.place) filter (where v.hosts > 0) as misfit_hosts,
+                string_agg(v.gate, ';' order by v.place) filter (where v.hosts = coalesce(c.hosts, 0)) as gates
+            from (values
+                (
+                    1, case when k.pattern is null then 'malformed tags' else 'tags' end, coalesce(c.no_tags, 0)
+                ),
+                (2, 'facility', coalesce(c.no_facility, 0)), (3, 'os', coalesce(c.no_os, 0)),
+                (4, 'thread mode', coalesce(c.no_threads, 0)),
+                (5, 'no subscription', coalesce(c.no_subscription, 0))
+            ) as v (place, gate, hosts)
+        ) as m
     ),
     layers as (
         select
