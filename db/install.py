@@ -38,14 +38,14 @@ def migration_folders(standalone: bool) -> list[Path]:
 
 def function_steps() -> list[Step]:
     """Functions first, then the views that call them, then the settings' definitions and the grants."""
-    files = [path for path in sorted(FUNCTIONS.glob("*.sql")) if path.stem != "grants"]
+    files = sorted(FUNCTIONS.glob("*.sql"))
     texts = {path: path.read_text() for path in files}
     is_view = re.compile(r"^create or replace view", re.MULTILINE)
     ordered = [p for p in files if not is_view.search(texts[p])] + [p for p in files if is_view.search(texts[p])]
     steps = [Step(f"function {path.stem}", texts[path]) for path in ordered]
     steps[:0] = [Step("planner modules", sql) for sql in embed.statements()]
     steps.append(Step("settings", "select maestro.define_settings()"))
-    steps.append(Step("grants", (FUNCTIONS / "grants.sql").read_text()))
+    steps.append(Step("grants", (HERE / "grants.sql").read_text()))
     return steps
 
 

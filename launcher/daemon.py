@@ -18,7 +18,8 @@ from launcher.heartbeat import Heartbeat
 from launcher.intake import Intake
 from launcher.launch import LaunchDuty
 from launcher.listen import Listen
-from launcher.metrics import Metrics, MetricsServer
+from launcher.metrics import Metrics
+from launcher.metrics_server import MetricsServer
 from launcher.orders import Orders
 from launcher.recycle import Recycle, rss_mb
 from launcher.rqd import Rqds

@@ -9,24 +9,17 @@ layer's environment says otherwise, so that scenarios need no other channel:
     SIM_FAIL_FIRST  how many runs of a frame end with SIM_EXIT before one succeeds
     SIM_LICENSE     a seat that they need (behaviour `seats`); without one they end at once with status DENIED
 
-The process obeys commands on stdin and answers on stdout, a JSON object a line (sim/processes.py is the other end). It
-ends when stdin closes.
-
-    python -m sim.fake_farm --hosts FILE --intake 127.0.0.1:8443
+sim/farm_process.py runs it in a process of its own and hands it commands (`obey`).
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import gc
 import heapq
 import json
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -39,9 +32,9 @@ from launcher import wire
 from launcher.rqd import HOST_KEY
 from sim.fake_rqd import KIB_PER_GIB, Exit, FakeHost, FakeRqd, Fault
 from sim.farm import FRAME_CLASSES
+from sim.frame_log import write_foot, write_head
 
 MEMORY_FAILURE = 33  # exit status, as RQD reports it
-RULE = "=" * 59
 DENIED = 111  # exit status of a frame that got no licence
 REPORT_TRIES = 4  # as stock RQD
 SERVICE = "/rqd.RqdInterface/"
@@ -493,90 +486,3 @@ class FakeFarm(FakeRqd):
     def close_log(self) -> None:
         if self._log:
             self._log.close()
-
-
-def write_head(frame: Any) -> None:
-    """The head of a frame's log; an earlier run's log is renamed, as RQD does."""
-    path = _log_path(frame)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        number = 1
-        while path.with_name(f"{path.name}.{number}").exists():
-            number += 1
-        path.rename(path.with_name(f"{path.name}.{number}"))
-    environment = "".join(f"env            {name}={value}\n" for name, value in frame.environment.items())
-    path.write_text(f"{RULE}\nRenderQ JobSpec\n{environment}{RULE}\n")
-
-
-def write_foot(frame: Any, ending: Exit) -> None:
-    with _log_path(frame).open("a") as log:
-        log.write(
-            f"\n{RULE}\nRenderQ Job Complete\nexitStatus          {ending.status}\n"
-            f"exitSignal          {ending.signal}\nmaxrss              {ending.max_rss}\n{RULE}\n"
-        )
-
-
-def _log_path(frame: Any) -> Path:
-    return Path(frame.log_dir) / f"{frame.job_name}.{frame.frame_name}.rqlog"
-
-
-def load_hosts(path: Path) -> dict[str, FakeHost]:
-    """Hosts from a JSON list of {name, cores (points), mem (KiB), gpus, gpu_mem (KiB), tags}."""
-    return {
-        row["name"]: FakeHost(
-            row["name"], cores=row["cores"], mem=row["mem"], gpus=row.get("gpus", 0), gpu_mem=row.get("gpu_mem", 0),
-            tags=tuple(row.get("tags", ("general",))),
-        )
-        for row in json.loads(path.read_text())
-    }  # fmt: skip
-
-
-async def _commands(farm: FakeFarm, answer: Callable[[dict[str, Any]], None]) -> None:
-    """Obey until stdin closes."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=64 * 1024 * 1024)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while line := await reader.readline():
-        try:
-            answer(await farm.obey(json.loads(line)))
-        except (KeyError, TypeError, ValueError, grpc.RpcError) as error:
-            answer({"error": f"{type(error).__name__}: {error}"})
-
-
-def _answer(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
-
-
-async def _main(options: argparse.Namespace) -> None:
-    behaviour = Behaviour(**json.loads(options.behaviour))
-    farm = FakeFarm(options.intake, behaviour, Path(options.log) if options.log else None)
-    farm.hosts = load_hosts(Path(options.hosts))
-    await farm.start(f"127.0.0.1:{options.port}")
-    # What lives now lives long: collections need not look at it again.
-    gc.collect()
-    gc.freeze()
-    tasks = [asyncio.create_task(farm.run_clock()), asyncio.create_task(farm.report_all())]
-    _answer({"port": farm.port, "hosts": len(farm.hosts)})
-    try:
-        await _commands(farm, _answer)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await farm.stop()
-        farm.close_log()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m sim.fake_farm", description="A farm of fake RQDs at one port.")
-    parser.add_argument("--hosts", required=True, metavar="FILE", help="JSON list of hosts")
-    parser.add_argument("--intake", required=True, metavar="HOST:PORT", help="where reports go")
-    parser.add_argument("--port", type=int, default=0, help="port to serve at [default: any free one]")
-    parser.add_argument("--behaviour", default="{}", metavar="JSON", help="fields of Behaviour")
-    parser.add_argument("--log", metavar="FILE", help="write starts and ends here, a JSON object a line")
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_main(parser.parse_args()))
-
-
-if __name__ == "__main__":
-    main()

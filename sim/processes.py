@@ -46,14 +46,14 @@ def cpu_s(pid: int) -> float:
 
 
 class FarmProcess:
-    """The fake farm (sim/fake_farm.py) in a process of its own."""
+    """The fake farm (sim/farm_process.py) in a process of its own."""
 
     def __init__(
         self, hosts: Path, intake: str, behaviour: dict[str, Any], directory: Path, port: int = 0,
         log: Path | None = None,
     ) -> None:  # fmt: skip
         command = [
-            sys.executable, *_profile("farm"), "-m", "sim.fake_farm", "--hosts", str(hosts), "--intake", intake,
+            sys.executable, *_profile("farm"), "-m", "sim.farm_process", "--hosts", str(hosts), "--intake", intake,
             "--port", str(port), "--behaviour", json.dumps(behaviour), *(["--log", str(log)] if log else []),
         ]  # fmt: skip
         self.errors = directory / "farm.log"

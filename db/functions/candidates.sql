@@ -6,7 +6,7 @@
 -- Result: one row of arrays, for thousands of rows would cost twice the time on their way into the planner. Parallel
 -- arrays tell of layers with waiting frames in a PENDING job, ordered by key: what one frame asks (core points, KiB,
 -- gpus), what its frames were seen to use, the numbers (from 1) of its job and its kind, and
---   gates           what refuses the layer outright, wherever it runs, ';' between them; null: nothing does
+--   gates           what refuses the layer itself, wherever it runs, ';' between them; null: nothing does
 -- The arrays that begin with job_ and folder_ tell of the jobs: their owners, and what job and folder still allow
 -- (points and gpus; null: no cap).
 -- kinds is a list. Layers of one kind match groups alike, so a kind tells
@@ -14,7 +14,7 @@
 --   groups          the groups that its layers may use
 --   misfits         what rules some hosts out: tags, facility, os, thread mode, no subscription
 --   misfit_hosts    how many hosts each of them rules out
--- A layer that may use no group has every misfit that rules all hosts out among its gates.
+--   gates           where it may use no group, the misfits that rule all hosts out
 -- Caps are only read here: the planner spends them. Shares of shows come from show_shares.
 create or replace function maestro.candidates(
     p_groups jsonb, p_now timestamptz, p_managed_only boolean,
@@ -93,7 +93,7 @@ as $$
             s.services is not null and string_to_array(replace(l.str_services, ' ', ''), ',') && s.services as selfish,
             coalesce(lm.median_rss, 0) as median_rss, coalesce(lm.samples, 0) as samples,
             nullif(concat_ws(';', nullif(j.gates, ''), case when l.ts_start_after > p_now then 'start after' end), '')
-                as own_gates
+                as gates
         from layer_stat as ls
         join layer as l on l.pk_layer = ls.pk_layer
         join job as j on j.pk_job = l.pk_job
@@ -147,16 +147,16 @@ as $$
     ),
     matched as materialized (
         select
-            k.id, k.str_tags, k.str_os, k.pk_facility, k.b_threadable, k.owner,
-            coalesce(c.groups, '{}') as groups, m.misfits, m.misfit_hosts,
-            case when c.groups is null then m.gates end as gates
+            k.id, k.str_tags, k.str_os, k.pk_facility, k.b_threadable,
+            coalesce(c.groups, '{}') as groups, coalesce(m.misfits, '{}') as misfits, coalesce(m.misfit_hosts, '{}') as misfit_hosts,
+            case when c.groups is null then coalesce(m.gates, '{}') else '{}' end as gates
         from kind as k
         left join counted as c on c.id = k.id
         cross join lateral (
             select
                 array_agg(v.gate order by v.place) filter (where v.hosts > 0) as misfits,
                 array_agg(v.hosts order by v.place) filter (where v.hosts > 0) as misfit_hosts,
-                string_agg(v.gate, ';' order by v.place) filter (where v.hosts = coalesce(c.hosts, 0)) as gates
+                array_agg(v.gate order by v.place) filter (where v.hosts = coalesce(c.hosts, 0)) as gates
             from (values
                 (
                     1, case when k.pattern is null then 'malformed tags' else 'tags' end, coalesce(c.no_tags, 0)
@@ -177,11 +177,9 @@ as $$
             array_agg(w.int_gpu_mem_min) as gpu_mem_min, array_agg(w.selfish) as selfish,
             array_agg(w.median_rss) as median_rss, array_agg(w.samples) as samples, array_agg(w.gates) as gates
         from (
-            select
-                w.*, m.id,
-                case when m.gates is null then w.own_gates else concat_ws(';', w.own_gates, m.gates) end as gates
+            select w.*, k.id
             from waiting as w
-            join matched as m on m.owner = w.owner and m.b_threadable = w.b_threadable and m.str_tags = w.str_tags
+            join kind as k on k.owner = w.owner and k.b_threadable = w.b_threadable and k.str_tags = w.str_tags
             order by w.pk_layer collate "C"
         ) as w
     ),
@@ -197,7 +195,7 @@ as $$
     select l.*, j.*, (
         select jsonb_agg(jsonb_build_object(
             'tags', m.str_tags, 'os', m.str_os, 'pk_facility', m.pk_facility, 'threadable', m.b_threadable,
-            'groups', m.groups, 'misfits', m.misfits, 'misfit_hosts', m.misfit_hosts
+            'groups', m.groups, 'misfits', m.misfits, 'misfit_hosts', m.misfit_hosts, 'gates', m.gates
         ) order by m.id)
         from matched as m
     )

@@ -2,6 +2,7 @@
 -- Called by commit_plan. Arrays are parallel, one entry a (layer, allocation): show, allocation, layer, points, gpus.
 -- Locks subscription, layer_resource, job_resource, folder_resource, point, in this order, each sorted by key.
 -- Raises what their triggers raise when a burst or a job's maximum would be passed.
+-- Its plans are kept, against commit_plan's setting, for the reason that start_frames gives.
 create or replace function maestro.charge_counters(
     p_shows text [], p_allocs text [], p_layers text [], p_cores bigint [], p_gpus bigint []
 ) returns void

@@ -18,7 +18,7 @@ declare
     v_key constant text := left(gen_random_uuid()::text, 24);
     v_won integer [];
     v_hosts integer;
-    v_updated integer;
+    v_changed integer;
 begin
     -- The frames are locked, so their row addresses hold until the update: it needs no index. State and version are
     -- asked again all the same.
@@ -60,15 +60,12 @@ begin
         insert into maestro.launch (tick_id, pk_proc, pk_frame, pk_host, created_at)
         select p_tick_id, b.pk_proc, b.pk_frame, b.pk_host, p_now
         from booked as b
-    )
-    select coalesce(array_agg(s.slot), '{}') into v_won from started as s;
-
-    with taken as (
+    ),
+    taken as (
         select
             s.pk_host, sum(s.cores) as cores, sum(s.mem)::bigint as mem, sum(s.gpus) as gpus,
             sum(s.gpu_mem)::bigint as gpu_mem
-        from unnest(p_starts) as s
-        where s.slot = any(v_won)
+        from started as s
         group by s.pk_host
     ),
     changed as (
@@ -83,8 +80,11 @@ begin
             and h.int_gpus_idle >= t.gpus and h.int_gpu_mem_idle >= t.gpu_mem
         returning h.pk_host
     )
-    select (select count(*) from taken), (select count(*) from changed) into v_hosts, v_updated;
-    if v_updated <> v_hosts then
+    select
+        (select coalesce(array_agg(s.slot), '{}') from started as s),
+        (select count(*) from taken), (select count(*) from changed)
+    into v_won, v_hosts, v_changed;
+    if v_changed <> v_hosts then
         raise exception using errcode = 'QM004', message = 'start_frames: a host locked by this tick changed under it';
     end if;
     return v_won;

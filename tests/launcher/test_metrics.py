@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from launcher.metrics import MetricsServer
+from launcher.metrics_server import MetricsServer
 from tests.launcher.farm import Farm
 
 NAMES = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from planner.model import CACHE_WARM, COLD, LIVE_WARM, Limit, Peaks, Settings, State
@@ -126,3 +128,19 @@ def test_a_layer_at_its_host_share_says_so() -> None:
     assert why(made, 0)["layer_host_max_frac"] == 1
     no_cap = Settings(layer_host_max_frac=0)
     assert by_host(run([host(0, cores=16)], [layer(0, waiting=99)], knobs=no_cap)) == {0: 16}
+
+
+def test_a_plan_with_warm_hosts_frees_itself_without_the_collector() -> None:
+    """Ticks run with the collector off: what refers back to itself would have it walk through all there is."""
+    gc.collect()
+    gc.disable()
+    try:
+        made = run(
+            [host(0), host(1)], [layer(0, waiting=20), layer(1, waiting=20)],
+            state=State(live={"layer0": {"host1": 3}, "layer1": {"host0": 9}}),
+        )  # fmt: skip
+        assert made.placements
+        del made
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -29,12 +28,12 @@ def columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def layer_row(
-    tags: str, os: str = "linux", threadable: bool = True, gates: str = "tags", cores_min: int = 100
+    tags: str, os: str = "linux", threadable: bool = True, gates: str | None = None, cores_min: int = 100
 ) -> dict[str, Any]:
     """Candidates: one layer, whose tags match no group."""
     kind = {
-        "tags": tags, "os": os, "pk_facility": "here", "threadable": threadable, "groups": [], "misfits": None,
-        "misfit_hosts": None,
+        "tags": tags, "os": os, "pk_facility": "here", "threadable": threadable, "groups": [], "misfits": [],
+        "misfit_hosts": [], "gates": ["tags"],
     }  # fmt: skip
     layer = {
         "pk_layer": "layer", "job": 1, "kind": 1, "dispatch_order": 0, "waiting": 9, "running": 0, "completed": 0,
@@ -42,7 +41,7 @@ def layer_row(
         "median_rss": 0, "samples": 0, "gates": gates, "job_key": "job", "job_show": "show", "job_folder": "folder",
         "job_priority": 1, "job_started_s": 0.0,
     }  # fmt: skip
-    return columns([layer]) | {"kinds": json.dumps([kind])}
+    return columns([layer]) | {"kinds": [kind]}
 
 
 HOSTS = [host_row("host06.studio.lan"), host_row("Host07"), host_row("far", pk_facility="there")]
@@ -105,4 +104,4 @@ def test_a_pin_never_goes_past_thread_mode_all_for_layers_without_threads() -> N
 
 
 def test_other_gates_of_a_pinned_layer_hold() -> None:
-    assert reasons(layer_row("host07", gates="job paused;tags")) == ("limit", ["job paused"])
+    assert reasons(layer_row("host07", gates="job paused")) == ("limit", ["job paused"])

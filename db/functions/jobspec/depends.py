@@ -7,9 +7,10 @@ becomes plain FRAME_ON_FRAME rows. A frame counts every active row that it, its 
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from jobspec import framerange
+from jobspec.built import BuiltJob, BuiltLayer
 from jobspec.errors import SpecError
 from jobspec.graph import Graph, Node
 from jobspec.model import Context, KnownJob, NewKeys, Show, Submission
@@ -17,12 +18,9 @@ from jobspec.reader import clip
 from jobspec.spec import DEPEND_TYPES, DependSpec, Spec, conform_job
 from jobspec.tokens import frame_name, split_frame_name
 
-if TYPE_CHECKING:
-    from jobspec.resolve import BuiltJob, BuiltLayer
-
 DEPENDS_MAX = 1_000_000  # rows of one spec
 
-Built = Dict[str, Tuple["BuiltJob", Optional["BuiltJob"]]]
+Built = Dict[str, Tuple[BuiltJob, Optional[BuiltJob]]]
 
 
 class Needs(NamedTuple):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from jobspec import depends as depends_module
+from jobspec.built import BuiltJob, BuiltLayer
 from jobspec.errors import SpecError
 from jobspec.framerange import chunked
 from jobspec.model import DEFAULT_SERVICE, Context, Depends, Frames, NewKeys, Service, Show, Submission
@@ -17,26 +17,6 @@ NO_CORE_CAP = 1_000_000_000  # core points of a job without <maxcores>: ten mill
 NO_GPU_CAP = 1_000_000
 POST_RETRIES = 2
 POST_USER = "monitor"
-
-
-@dataclass
-class BuiltLayer:
-    pk_layer: str
-    pk_job: str
-    spec: LayerSpec
-    order: int
-    row: Dict[str, Any]
-    first: int = 0  # position of its first frame in the submission's frames
-    count: int = 0  # frames
-
-
-@dataclass
-class BuiltJob:
-    pk_job: str
-    name: str
-    spec: JobSpec
-    row: Dict[str, Any]
-    layers: List[BuiltLayer] = field(default_factory=list)
 
 
 def normalise(document: Any, context: Context, new_keys: NewKeys) -> Submission:

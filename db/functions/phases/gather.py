@@ -17,7 +17,7 @@ from planner.model import Caps, Layer, Settings, State
 class Work(NamedTuple):
     """What waits, and what may be booked of it."""
 
-    found: Row  # maestro.candidates
+    columns: Row  # maestro.candidates, with the kinds read from their JSON
     layers: List[Layer]
     caps: Caps
     closed: Dict[str, str]  # host name -> why it is not in the snapshot; empty unless tags name an unknown host
@@ -34,17 +34,18 @@ def knobs(session: Session, values: Dict[str, str]) -> Settings:
 
 def hosts(session: Session) -> Row:
     """The columns of maestro.snapshot."""
-    return session.rows("select * from maestro.snapshot()")[0]
+    return session.arrays("select * from maestro.snapshot()")
 
 
 def work(session: Session, farm: tick.Snapshot, now: str, managed_only: bool) -> Work:
     """Waiting layers, the caps of their owners and their limits. Limits whose reports stopped are named as warnings."""
-    found = session.rows(
+    found = session.arrays(
         "select * from maestro.candidates($1, $2, $3)", ["jsonb", "timestamptz", "boolean"],
         [json.dumps(farm.groups), now, managed_only],
-    )[0]  # fmt: skip
+    )  # fmt: skip
+    found = {**found, "kinds": json.loads(found["kinds"] or "[]")}
     closed: Dict[str, str] = {}
-    if any(gates and "tags" in gates.split(";") for gates in found["gates"] or ()):
+    if any("tags" in kind["gates"] for kind in found["kinds"]):
         closed = {row["str_name"]: row["why"] for row in session.rows("select * from maestro.closed_hosts()")}
     layers = tick.layers(found, farm, closed)
     asks = session.rows("select * from maestro.raised_frames($1)", ["timestamptz"], [now])
@@ -90,7 +91,7 @@ def state(session: Session, farm: tick.Snapshot, found: Work, settings: Settings
         reservation_rows=reservations,
         debt_rows=debts,
         run_rows=runs,
-        memory=found.found,
+        memory=found.columns,
         short_mem=farm.short_mem,
         closed=found.closed,
     )._replace(live=live, warm=warm)
@@ -112,18 +113,16 @@ def _locality(session: Session, roomy: List[str], names: Set[str], settings: Set
     if not roomy or not names:
         return live, warm
     if settings.locality_enabled or settings.layer_host_max_frac:
-        found = session.rows("select * from maestro.live_procs($1)", ["text[]"], [roomy])[0]
-        for pk_layer, pk_host in zip(found["layers"] or (), found["hosts"] or ()):
+        found = session.arrays("select * from maestro.live_procs($1)", ["text[]"], [roomy])
+        for pk_layer, pk_host in zip(found["layers"], found["hosts"]):
             if pk_layer in names:
                 hosts = live.setdefault(pk_layer, {})
                 hosts[pk_host] = hosts.get(pk_host, 0) + 1
     if settings.locality_enabled and settings.locality_window_frames:
-        found = session.rows(
+        found = session.arrays(
             "select * from maestro.warm_hosts($1, $2)", ["text[]", "int"], [roomy, settings.locality_window_frames]
-        )[0]
-        for pk_layer, pk_host, frames in zip(
-            found["layers"] or (), found["hosts"] or (), found["foreign_frames"] or ()
-        ):
+        )
+        for pk_layer, pk_host, frames in zip(found["layers"], found["hosts"], found["foreign_frames"]):
             if pk_layer in names:
                 warm.setdefault(pk_layer, {})[pk_host] = frames
     return live, warm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Dict, List
 
 from phases.book import Outcome
@@ -79,12 +80,10 @@ def remember(
 
 def waiting_work(farm: tick.Snapshot, plan: Plan, found: List[Layer]) -> Dict[str, Dict[str, int]]:
     """What still waits and no gate holds back, by pk_alloc: layers, frames, and core points, KiB and gpus in sum."""
-    placed: Dict[int, int] = {}
-    for placement in plan.placements:
-        placed[placement.layer] = placed.get(placement.layer, 0) + 1
+    placed = Counter(placement.layer for placement in plan.placements)
     by_groups: Dict[Any, List[int]] = {}
     for layer in found:
-        frames = layer.waiting - placed.get(layer.order, 0)
+        frames = layer.waiting - placed[layer.order]
         if frames and not layer.gates:
             sums = by_groups.setdefault((layer.groups, layer.pinned), [0, 0, 0, 0, 0])
             sums[0] += 1

@@ -92,8 +92,6 @@ class PlacementRows(NamedTuple):
 
 def snapshot(found: Row) -> Snapshot:
     """Hosts (the columns of maestro.snapshot, in its order) and their groups."""
-    if not found["pk_host"]:
-        return Snapshot([], [], [], [])
     keys, of_host = group_hosts(
         zip(
             found["str_name"], found["pk_alloc"], found["pk_facility"], found["str_tags"], found["str_os"],
@@ -123,14 +121,14 @@ def snapshot(found: Row) -> Snapshot:
 
 
 def layers(found: Row, farm: Snapshot, closed: Mapping[str, str] = {}) -> List[Layer]:
-    """Layers (the columns of maestro.candidates, in its order), with tags that name hosts resolved.
+    """Layers (the columns of maestro.candidates, in its order, kinds read from JSON), with tags that name hosts
+    resolved.
 
     `closed`: host name -> why it is not in the snapshot ('host down', 'host locked', …).
     """
     if not found["pk_layer"]:
         return []
     pins = Pins(farm.hosts, farm.keys, closed)
-    kinds = json.loads(found["kinds"])
     sets: Dict[Tuple[int, ...], FrozenSet[int]] = {}  # equal sets become one object: pools are found by them
     # What tags and gates come to is the same for layers of one kind and gates.
     places: Dict[Tuple[int, Optional[str]], Tuple[Any, ...]] = {}
@@ -138,22 +136,20 @@ def layers(found: Row, farm: Snapshot, closed: Mapping[str, str] = {}) -> List[L
     for at in zip(found["kind"], found["gates"]):
         place = places.get(at)
         if place is None:
-            kind = kinds[at[0] - 1]
+            kind = found["kinds"][at[0] - 1]
             key = tuple(kind["groups"])
-            verdict = pins.apply(
-                kind, tuple(at[1].split(";")) if at[1] else (),
-                tuple(zip(kind["misfits"] or (), kind["misfit_hosts"] or ())),
-            )  # fmt: skip
+            gates = (at[1].split(";") if at[1] else []) + kind["gates"]
+            verdict = pins.apply(kind, tuple(gates), tuple(zip(kind["misfits"], kind["misfit_hosts"])))
             places[at] = place = (kind["threadable"], sets.setdefault(key, frozenset(key)), *verdict)
         of_layer.append(place)
-    threadable, groups, pinned, gates, misfits = zip(*of_layer)
+    threadable, groups, pinned, all_gates, misfits = zip(*of_layer)
 
     def of_job(name: str) -> Iterator[Any]:
         values = found[name]
         return (values[number - 1] for number in found["job"])
 
     made: Dict[str, Iterable[Any]] = {
-        "order": range(len(of_layer)), "threadable": threadable, "groups": groups, "pinned": pinned, "gates": gates,
+        "order": range(len(of_layer)), "threadable": threadable, "groups": groups, "pinned": pinned, "gates": all_gates,
         "misfits": misfits, "pk_job": of_job("job_key"), "pk_show": of_job("job_show"),
         "pk_folder": of_job("job_folder"), "priority": of_job("job_priority"),
         "job_started_s": of_job("job_started_s"), "ask": repeat(0),
@@ -189,11 +185,9 @@ def caps(found: Row, show_rows: Sequence[Row], limit_rows: Sequence[Row]) -> Cap
     enforced and fresh ones only, and stale ones that fail closed with max_value 0 (and no holders).
     """
     no_cap = 1 << 62
-    jobs = dict(zip(found["job_key"] or (), zip(found["job_cores_free"] or (), found["job_gpus_free"] or ())))
+    jobs = dict(zip(found["job_key"], zip(found["job_cores_free"], found["job_gpus_free"])))
     folders: Dict[str, Tuple[int, int]] = {}
-    for pk_folder, cores, gpus in zip(
-        found["job_folder"] or (), found["folder_cores_free"] or (), found["folder_gpus_free"] or ()
-    ):
+    for pk_folder, cores, gpus in zip(found["job_folder"], found["folder_cores_free"], found["folder_gpus_free"]):
         if cores is not None or gpus is not None:
             folders[pk_folder] = (no_cap if cores is None else cores, no_cap if gpus is None else gpus)
     shows = {(row["pk_show"], row["pk_alloc"]): Share(row["size"], row["burst"], row["cores"]) for row in show_rows}
@@ -226,7 +220,7 @@ def state(
     `reservation_rows`: pk_host, pk_layer, priority, cores_min, granted_at_s; all there are.
     `debt_rows`: pk_layer, blocked_ms. `run_rows`: pk_layer, seconds (mean of done frames; absent without history).
     """
-    seen = zip(memory["pk_layer"] or (), memory["median_rss"] or (), memory["samples"] or ())
+    seen = zip(memory["pk_layer"], memory["median_rss"], memory["samples"])
     return State(
         now_s=now_s,
         elapsed_ms=elapsed_ms,
@@ -237,7 +231,7 @@ def state(
         debts={row["pk_layer"]: row["blocked_ms"] for row in debt_rows},
         run_seconds={row["pk_layer"]: row["seconds"] for row in run_rows},
         peaks={pk_layer: Peaks(median_rss, samples) for pk_layer, median_rss, samples in seen if samples},
-        completed=dict(zip(memory["pk_layer"] or (), memory["completed"] or ())),
+        completed=dict(zip(memory["pk_layer"], memory["completed"])),
         short_mem=frozenset(short_mem),
         closed=dict(closed),
     )
@@ -424,10 +418,7 @@ def wait_rows(planned: Plan, found: List[Layer]) -> Tuple[List[str], List[int], 
         else:
             waits.setdefault(layer.pk_layer, wait)
     numbers: Dict[Wait, int] = {}
-    # Waits found once are shared by thousands of layers: to tell them by identity first costs less than by content.
-    distinct = {id(wait): wait for wait in waits.values()}
-    number_of = {key: numbers.setdefault(wait, len(numbers) + 1) for key, wait in distinct.items()}
-    kinds = [number_of[id(wait)] for wait in waits.values()]
+    kinds = [numbers.setdefault(wait, len(numbers) + 1) for wait in waits.values()]
     return (
         list(waits),
         kinds,
@@ -438,10 +429,8 @@ def wait_rows(planned: Plan, found: List[Layer]) -> Tuple[List[str], List[int], 
 
 def waiting(planned: Plan, found: List[Layer]) -> Dict[str, int]:
     """Frames left waiting, by bucket."""
-    placed: Dict[int, int] = {}
-    for placement in planned.placements:
-        placed[placement.layer] = placed.get(placement.layer, 0) + 1
+    placed = Counter(placement.layer for placement in planned.placements)
     counts: Dict[str, int] = {}
     for index, wait in planned.waits.items():
-        counts[wait.reason] = counts.get(wait.reason, 0) + found[index].waiting - placed.get(index, 0)
+        counts[wait.reason] = counts.get(wait.reason, 0) + found[index].waiting - placed[index]
     return counts

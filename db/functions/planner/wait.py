@@ -128,12 +128,10 @@ class Waits:
 
     def all(self) -> Dict[int, Wait]:
         """The layers that have frames left, by order."""
-        booked: Dict[int, int] = {}
-        for placement in self._placer.placements:
-            booked[placement.layer] = booked.get(placement.layer, 0) + 1
+        booked = Counter(placement.layer for placement in self._placer.placements)
         found = {}
         for layer in self._layers:
-            placed = booked.get(layer.order, 0)
+            placed = booked[layer.order]
             if placed < layer.waiting:
                 found[layer.order] = BOOKED if placed else self._blocked(layer)
         return found

@@ -18,9 +18,7 @@ class Widths:
         self._hosts = hosts
         self._by_group: Dict[int, Largest] = {}
         for host in hosts:
-            size = self._by_group.get(host.group, (0, 0, 0))
-            if host.cores > size[0] or host.mem > size[1] or host.gpus > size[2]:
-                self._by_group[host.group] = bigger(size, host)
+            self._by_group[host.group] = bigger(self._by_group.get(host.group, (0, 0, 0)), host)
         self._largest: Dict[Tuple[FrozenSet[int], Optional[FrozenSet[int]]], Largest] = {}
         # What is below this is wide nowhere.
         self._cores = WIDE * min((size[0] for size in self._by_group.values()), default=0)
