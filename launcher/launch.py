@@ -60,14 +60,14 @@ class Launch:
 class _Host:
     """A host's queue; its task lives while there is something in it."""
 
-    def __init__(self, name: str, target: str) -> None:
+    def __init__(self, name: str, target: str, reachable: bool) -> None:
         self.name = name
         self.target = target
         self.to_send: deque[Launch] = deque()
         self.to_ask: list[Launch] = []
         self.backoff: Backoff | None = None
-        self.connected = False
-        self.called_at = math.inf  # monotonic, of a call without an answer yet
+        self.reachable = reachable  # as far as is known: one that nobody called yet is
+        self.called_at = math.inf  # monotonic, of a connection or a call without an answer yet
         self.task: asyncio.Task[None] | None = None
 
 
@@ -192,7 +192,7 @@ class LaunchDuty:
         target = self._state.rqds.target(name, launch.row["dial"])
         host = self._hosts.get(name)
         if host is None or host.target != target:
-            host = self._hosts[name] = _Host(name, target)
+            host = self._hosts[name] = _Host(name, target, name not in self._doubtful)
         (host.to_ask if launch.in_doubt else host.to_send).append(launch)
         if host.task is None:
             host.task = asyncio.create_task(self._serve(host), name=f"host {name}")
@@ -218,7 +218,6 @@ class LaunchDuty:
             host.to_ask.clear()
         finally:
             host.task = None
-            host.connected = False
             self._active.discard(host)
             if not (host.to_send or host.to_ask) and self._hosts.get(host.name) is host:
                 del self._hosts[host.name]
@@ -248,10 +247,11 @@ class LaunchDuty:
         """Send what is to be sent, in order. False when the host could not be reached."""
         if not host.to_send:
             return True
+        host.called_at = time.monotonic()
         async with self._connecting:
-            connected = await self._state.rqds.connect(host.target)
-        host.connected = connected
-        if not connected:
+            host.reachable = await self._state.rqds.connect(host.target)
+        host.called_at = math.inf
+        if not host.reachable:
             self._doubtful.add(host.name)
             for launch in host.to_send:
                 launch.words = f"no connection to {host.target}"
@@ -356,9 +356,9 @@ class LaunchDuty:
         return True
 
     def sendable(self) -> int:
-        """How many launches wait for nothing but their turn: their hosts are connected, and do answer."""
+        """How many launches wait for nothing but their turn: their hosts are not known to be away, and do answer."""
         slow = time.monotonic() - SLOW_S
-        return sum(len(host.to_send) for host in self._active if host.connected and host.called_at > slow)
+        return sum(len(host.to_send) for host in self._active if host.reachable and host.called_at > slow)
 
     def in_doubt(self) -> int:
         """How many launches wait to be asked about."""
