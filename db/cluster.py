@@ -39,6 +39,7 @@ SETTINGS = {
     "jit": "off",  # compiling costs more than these short queries take
     "log_min_messages": "warning",
     "random_page_cost": "1.1",
+    "autovacuum_naptime": "5s",  # rows that ticks replace are swept up before reading passes thousands of them
 }
 
 
