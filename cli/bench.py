@@ -57,14 +57,17 @@ def cold_fill(scale: float, runs: int, as_json: bool) -> None:
 
 @bench.command()
 @_scale
-@_runs(20, "Ticks that are timed.")
+@_runs(20, "Ticks of each kind, with a drain and without, that are timed.")
 @_json
 @click.option(
     "--ended", type=click.IntRange(1, 1_000_000), default=benchmark.ENDED_A_ROUND, show_default=True,
     help="Frames that end before each tick.",
 )  # fmt: skip
 def steady(scale: float, runs: int, ended: int, as_json: bool) -> None:
-    """How long a tick takes on a full farm in which some frames have ended."""
+    """How long a tick takes on a full farm in which some frames have ended.
+
+    median, min, max and phases: the tick books what is free. with drain: it first files what has ended as well.
+    """
     with _progress("steady", runs) as (say, advance), lab("bench", say) as place:
         figures = benchmark.steady(place, scale, runs, ended, say, advance)
     _tell(figures, as_json)

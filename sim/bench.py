@@ -1,7 +1,7 @@
 """The benchmark: how long ticks take and how many frames a second pass, on a private cluster with fsync on.
 
     cold_fill   one tick fills an idle farm
-    steady      the farm is full; frames end, the next tick drains and books
+    steady      the farm is full; frames end, a tick books as many anew
     lifecycle   frames from WAITING to done over gRPC, launcher and hosts included (sim/lifecycle.py)
 
 Figures are taken at the client, connection not included, everything else included.
@@ -26,7 +26,7 @@ COLD = "bench_cold"
 FULL = "bench_full"
 RUN = "bench_run"
 STEADY_FRAMES = 221_000  # at scale 1: about 19,000 of them run, the others wait
-ENDED_A_ROUND = 500
+ENDED_A_ROUND = 450  # at scale 1 a tick then books about 500: what waits is smaller than what ran
 PHASES = (
     "settings", "drain", "sweep", "drift", "snapshot", "group", "rank", "state", "place", "reserve", "commit",
     "publish", "total",
@@ -84,56 +84,82 @@ def cold_fill(lab: Lab, scale: float, runs: int, say: Say, advance: Advance) -> 
 
 
 def steady(lab: Lab, scale: float, runs: int, ended: int, say: Say, advance: Advance) -> dict[str, Any]:
-    """`runs` rounds on a full farm: `ended` running frames report their end, then one tick is timed."""
+    """`runs` pairs of rounds on a full farm. In each `ended` running frames report their end, and one tick is timed.
+
+    The tick of a pair's first round drains what ended and books; before that of the second what ended was drained in a
+    transaction of its own, so that the tick plans and books alone.
+    """
     say(f"making the farm and {round(STEADY_FRAMES * scale):,} frames")
     lab.template(FULL, lambda connection: _world(connection, scale, round(STEADY_FRAMES * scale)))
-    seconds, answers, costs = [], [], []
+    whole = Rounds()
+    booking = Rounds()
     with connect(lab.clone(FULL, RUN)) as connection:
         say("filling the farm")
         first = _fill(connection)
         _settle(connection)
         waiting = one(connection, "select count(*) from public.frame where str_state = 'WAITING'")
         memory_before = gauge.session_mb(connection)
-        # Three rounds more than counted: a farm fresh from one tick is fuller than one that has lived.
+        # More rounds than counted: a farm fresh from one tick is fuller than one that has lived.
         for number in range(-2, runs + 1):
-            say(f"round {number} of {runs}" if number > 0 else "warming up")
-            finish_some(connection, ended, number)
-            connection.execute("select maestro.drain_history()")  # as maestro.run does between ticks
-            before = gauge.read(connection)
-            took, answer = tick(connection)
+            say(f"rounds {number} of {runs}" if number > 0 else "warming up")
+            for rounds in (whole, booking):
+                finish_some(connection, ended, 2 * number + (rounds is whole))
+                connection.execute("select maestro.drain_history()")  # as maestro.run does between ticks
+                if rounds is booking:
+                    connection.execute("select maestro.drain(now())")
+                before = gauge.read(connection)
+                took, answer = tick(connection)
+                if number > 0:
+                    rounds.add(took, answer, gauge.read(connection).since(before))
             if number > 0:
-                costs.append(gauge.read(connection).since(before))
-                seconds.append(took)
-                answers.append(answer)
                 advance()
-        finish_some(connection, ended, runs + 1)
+        finish_some(connection, ended, 2 * runs + 2)
         count = gauge.statements(connection, "select public.maestro_tick(seed => 1)")
         result = {
             "bench": "steady",
             "scale": scale,
             "runs": runs,
-            "median_ms": _ms(seconds),
-            "min_ms": round(min(seconds) * 1000, 1),
-            "max_ms": round(max(seconds) * 1000, 1),
-            "booked": round(statistics.median(answer["committed"] for answer in answers)),
-            "drained": round(statistics.median(answer["drained"] for answer in answers)),
-            # The tick without its first phase: what planning and booking take.
-            "without_drain_ms": _ms([s - a["ms"]["drain"] / 1000 for s, a in zip(seconds, answers, strict=True)]),
+            "median_ms": _ms(booking.seconds),
+            "min_ms": round(min(booking.seconds) * 1000, 1),
+            "max_ms": round(max(booking.seconds) * 1000, 1),
+            "booked": booking.median("committed"),
+            "with_drain_ms": _ms(whole.seconds),
+            "with_drain_booked": whole.median("committed"),
+            "drained": whole.median("drained"),
             "waiting": waiting,
             "running": first,
             "fill": round(fill(connection), 5),
-            "phases_ms": phases(answers),
+            "phases_ms": phases(booking.answers),
+            "with_drain_phases_ms": phases(whole.answers),
             "statements": count,
-            "xids": round(statistics.median(cost.xids for cost in costs)),
-            "rows_fetched": round(statistics.median(cost.fetched for cost in costs)),
-            "wal_bytes": round(statistics.median(cost.wal for cost in costs)),
-            "rows_fetched_per_frame": _per(costs, "fetched", [answer["drained"] for answer in answers]),
+            "xids": round(statistics.median(cost.xids for cost in whole.costs)),
+            "rows_fetched": round(statistics.median(cost.fetched for cost in whole.costs)),
+            "wal_bytes": round(statistics.median(cost.wal for cost in whole.costs)),
+            "rows_fetched_per_frame": _per(whole.costs, "fetched", [answer["drained"] for answer in whole.answers]),
             "session_mb": gauge.session_mb(connection),
             "session_mb_before": memory_before,
             "accounting_faults": accounting_faults(connection),
         }
     lab.drop(RUN)
     return result
+
+
+class Rounds:
+    """Ticks of one kind: what each took at the client, its answer, and what it cost the server."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.answers: list[dict[str, Any]] = []
+        self.costs: list[gauge.Reading] = []
+
+    def add(self, seconds: float, answer: dict[str, Any], cost: gauge.Reading) -> None:
+        self.seconds.append(seconds)
+        self.answers.append(answer)
+        self.costs.append(cost)
+
+    def median(self, name: str) -> int:
+        """Of one of the answers' numbers."""
+        return round(statistics.median([int(answer[name]) for answer in self.answers]))
 
 
 def _world(connection: psycopg.Connection[Any], scale: float, frames: int) -> None:

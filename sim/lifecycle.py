@@ -50,7 +50,8 @@ def lifecycle(
         around.start_ticks(every_ms / 1000)
         _watch(around, connection, "warming up", warm_up, say)
         before, done_before, cpu_before = _readings(around, connection)
-        took = _watch(around, connection, "measuring", seconds, say)
+        fills: list[float] = []
+        took = _watch(around, connection, "measuring", seconds, say, fills)
         after, done_after, cpu_after = _readings(around, connection)
         ticks = [
             answer for answer in around.ticks.answers if answer["at"] >= before["at"] and answer["status"] == "planned"
@@ -83,6 +84,8 @@ def lifecycle(
         "phases_ms": bench.phases(ticks),
         "cores_used": round((after["farm"]["core_seconds"] - before["farm"]["core_seconds"]) / took),
         "cores": sum(host["cores"] for host in hosts) // 100,
+        "fill": round(statistics.median(fills), 5),
+        "fill_min": round(min(fills), 5),
         "running": running,
         "queues_at_end": queues,
         "rows_fetched_per_frame": round(cost.fetched / max(frames_done, 1), 1),
@@ -113,8 +116,11 @@ def _readings(around: Stage, connection: psycopg.Connection[Any]) -> tuple[dict[
     return reading, int(bench.one(connection, DONE)), cpu
 
 
-def _watch(around: Stage, connection: psycopg.Connection[Any], title: str, seconds: float, say: Say) -> float:
-    """Wait, showing how it goes; returns the seconds that it took."""
+def _watch(
+    around: Stage, connection: psycopg.Connection[Any], title: str, seconds: float, say: Say,
+    fills: list[float] | None = None,
+) -> float:  # fmt: skip
+    """Wait, showing how it goes; returns the seconds that it took. `fills` gets the share of booked cores, at times."""
     began = last = time.monotonic()
     done = bench.one(connection, DONE)
     while time.monotonic() - began < seconds:
@@ -122,6 +128,8 @@ def _watch(around: Stage, connection: psycopg.Connection[Any], title: str, secon
         if (stood := time.monotonic() - last) > STANDSTILL_SECONDS:
             raise MaestroError(f"the machine stood still for {stood:.0f} s: nothing can be measured on it now")
         around.launchers[0].check()
+        if fills is not None:
+            fills.append(bench.fill(connection))
         now, done_now = time.monotonic(), bench.one(connection, DONE)
         stats = around.farm.stats()
         say(f"{title}: {(done_now - done) / (now - last):,.0f} frames/s, {stats['cores_running']:,} cores busy")
