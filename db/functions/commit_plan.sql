@@ -136,19 +136,18 @@ begin
         left join maestro.layer_mark as m on m.pk_layer = l.pk_layer
     ),
     picked as materialized (
-        select w.layer, w.pk_layer, w.pk_show, w.first_order, f.at, f.int_version, f.int_dispatch_order, f.turn
+        select
+            w.layer, w.pk_layer, w.pk_show, w.first_order, f.at, f.int_version, f.int_dispatch_order,
+            row_number() over (partition by w.layer order by f.int_dispatch_order, f.int_layer_order) as turn
         from wanted as w
         cross join lateral (
-            select f.*, row_number() over () as turn
-            from (
-                select f.ctid as at, f.int_version, f.int_dispatch_order
-                from frame as f
-                where f.pk_layer = w.pk_layer and f.int_dispatch_order >= w.first_order and f.str_state = 'WAITING'
-                    and (w.ask > 0) = (f.pk_frame = any(w.asking))
-                order by f.int_dispatch_order, f.int_layer_order
-                limit w.frames
-                for no key update skip locked
-            ) as f
+            select f.ctid as at, f.int_version, f.int_dispatch_order, f.int_layer_order
+            from frame as f
+            where f.pk_layer = w.pk_layer and f.int_dispatch_order >= w.first_order and f.str_state = 'WAITING'
+                and (w.ask > 0) = (f.pk_frame = any(w.asking))
+            order by f.int_dispatch_order, f.int_layer_order
+            limit w.frames
+            for no key update skip locked
         ) as f
     )
     select
@@ -171,17 +170,19 @@ begin
     v_won := maestro.start_frames(p_tick_id, p_now, v_starts);
 
     perform maestro.charge_counters(
-        array_agg(c.pk_show), array_agg(c.pk_alloc), array_agg(c.pk_layer), array_agg(c.cores), array_agg(c.gpus)
+        array_agg(c.pk_show), array_agg(c.pk_alloc), array_agg(c.pk_layer), array_agg(c.pk_job),
+        array_agg(c.cores), array_agg(c.gpus)
     )
     from (
-        select l.pk_show, h.pk_alloc, l.pk_layer, sum(s.cores) as cores, sum(s.gpus) as gpus
+        select l.pk_show, h.pk_alloc, l.pk_layer, l.pk_job, sum(s.cores) as cores, sum(s.gpus) as gpus
         from (
             select p_slot_layer[w.slot], p_slot_host[w.slot], p_slot_cores[w.slot], p_slot_gpus[w.slot]
             from unnest(v_won) as w (slot)
         ) as s (layer, host, cores, gpus)
-        join unnest(p_layers, v_layer_show) with ordinality as l (pk_layer, pk_show, layer) on l.layer = s.layer
+        join unnest(p_layers, v_layer_show, v_layer_job) with ordinality as l (pk_layer, pk_show, pk_job, layer)
+            on l.layer = s.layer
         join unnest(v_host_alloc) with ordinality as h (pk_alloc, host) on h.host = s.host
-        group by l.pk_show, h.pk_alloc, l.pk_layer
+        group by l.pk_show, h.pk_alloc, l.pk_layer, l.pk_job
     ) as c;
 
     if v_passed is not null then

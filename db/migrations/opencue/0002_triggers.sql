@@ -209,22 +209,8 @@ begin
             using hint = 'a frame leaves SETUP once and never returns to it';
     end if;
 
-    perform from public.layer_stat s
-      where s.pk_layer = any (v_layers)
-      order by s.pk_layer
-        for no key update;
-
-    update public.layer_stat s
-       set int_waiting_count = s.int_waiting_count + d.waiting,
-           int_running_count = s.int_running_count + d.running,
-           int_succeeded_count = s.int_succeeded_count + d.succeeded,
-           int_depend_count = s.int_depend_count + d.depend,
-           int_dead_count = s.int_dead_count + d.dead,
-           int_eaten_count = s.int_eaten_count + d.eaten,
-           int_checkpoint_count = s.int_checkpoint_count + d.checkpoint,
-           ts_started = coalesce(s.ts_started, d.started),
-           ts_stopped = coalesce(d.stopped, s.ts_stopped)
-      from (
+    -- Rows are locked in order, and then written by their addresses, which the locks keep.
+    with change as (
         select u.pk_layer,
                coalesce(sum(u.frames) filter (where u.state = 'WAITING'), 0) as waiting,
                coalesce(sum(u.frames) filter (where u.state = 'RUNNING'), 0) as running,
@@ -238,23 +224,27 @@ begin
           from unnest(v_layers, v_states, v_deltas, v_started, v_stopped)
                as u (pk_layer, state, frames, started, stopped)
          group by u.pk_layer
-      ) d
-     where s.pk_layer = d.pk_layer;
+    ), held as materialized (
+        select s.ctid as at, c.*
+          from public.layer_stat s
+          join change c on c.pk_layer = s.pk_layer
+         order by s.pk_layer
+           for no key update of s
+    )
+    update public.layer_stat s
+       set int_waiting_count = s.int_waiting_count + h.waiting,
+           int_running_count = s.int_running_count + h.running,
+           int_succeeded_count = s.int_succeeded_count + h.succeeded,
+           int_depend_count = s.int_depend_count + h.depend,
+           int_dead_count = s.int_dead_count + h.dead,
+           int_eaten_count = s.int_eaten_count + h.eaten,
+           int_checkpoint_count = s.int_checkpoint_count + h.checkpoint,
+           ts_started = coalesce(s.ts_started, h.started),
+           ts_stopped = coalesce(h.stopped, s.ts_stopped)
+      from held h
+     where s.ctid = h.at;
 
-    perform from public.job_stat s
-      where s.pk_job = any (v_jobs)
-      order by s.pk_job
-        for no key update;
-
-    update public.job_stat s
-       set int_waiting_count = s.int_waiting_count + d.waiting,
-           int_running_count = s.int_running_count + d.running,
-           int_succeeded_count = s.int_succeeded_count + d.succeeded,
-           int_depend_count = s.int_depend_count + d.depend,
-           int_dead_count = s.int_dead_count + d.dead,
-           int_eaten_count = s.int_eaten_count + d.eaten,
-           int_checkpoint_count = s.int_checkpoint_count + d.checkpoint
-      from (
+    with change as (
         select u.pk_job,
                coalesce(sum(u.frames) filter (where u.state = 'WAITING'), 0) as waiting,
                coalesce(sum(u.frames) filter (where u.state = 'RUNNING'), 0) as running,
@@ -265,8 +255,23 @@ begin
                coalesce(sum(u.frames) filter (where u.state = 'CHECKPOINT'), 0) as checkpoint
           from unnest(v_jobs, v_states, v_deltas) as u (pk_job, state, frames)
          group by u.pk_job
-      ) d
-     where s.pk_job = d.pk_job;
+    ), held as materialized (
+        select s.ctid as at, c.*
+          from public.job_stat s
+          join change c on c.pk_job = s.pk_job
+         order by s.pk_job
+           for no key update of s
+    )
+    update public.job_stat s
+       set int_waiting_count = s.int_waiting_count + h.waiting,
+           int_running_count = s.int_running_count + h.running,
+           int_succeeded_count = s.int_succeeded_count + h.succeeded,
+           int_depend_count = s.int_depend_count + h.depend,
+           int_dead_count = s.int_dead_count + h.dead,
+           int_eaten_count = s.int_eaten_count + h.eaten,
+           int_checkpoint_count = s.int_checkpoint_count + h.checkpoint
+      from held h
+     where s.ctid = h.at;
 
     -- A frame that waits again must not lie before its layer's mark. The layer_stat rows locked above keep the tick
     -- from moving the mark meanwhile. Without schema maestro nobody reads marks.
