@@ -16,42 +16,50 @@
 --   misfit_hosts    how many hosts each of them rules out
 --   gates           where it may use no group, the misfits that rule all hosts out
 -- Caps are only read here: the planner spends them. Shares of shows come from show_shares.
+-- PL/pgSQL, as all that a tick asks for at length: its plans are kept, a function in SQL is planned at each call.
 create or replace function maestro.candidates(
-    p_groups jsonb, p_now timestamptz, p_managed_only boolean,
-    out pk_layer text [],
-    out job integer [],
-    out kind integer [],
-    out dispatch_order bigint [],
-    out waiting bigint [],
-    out running bigint [],
-    out completed bigint [],
-    out cores_min bigint [],
-    out cores_max integer [],
-    out mem_min bigint [],
-    out gpus_min bigint [],
-    out gpu_mem_min bigint [],
-    out selfish boolean [],
-    out median_rss bigint [],
-    out samples integer [],
-    out gates text [],
-    out job_key text [],
-    out job_show text [],
-    out job_folder text [],
-    out job_priority integer [],
-    out job_started_s double precision [],
-    out job_cores_free bigint [],
-    out job_gpus_free integer [],
-    out folder_cores_free integer [],
-    out folder_gpus_free integer [],
-    out kinds jsonb
+    p_groups jsonb, p_now timestamptz, p_managed_only boolean
 )
-language sql stable
+returns table (
+    pk_layer text [],
+    job integer [],
+    kind integer [],
+    dispatch_order bigint [],
+    waiting bigint [],
+    running bigint [],
+    completed bigint [],
+    cores_min bigint [],
+    cores_max integer [],
+    mem_min bigint [],
+    gpus_min bigint [],
+    gpu_mem_min bigint [],
+    selfish boolean [],
+    median_rss bigint [],
+    samples integer [],
+    gates text [],
+    job_key text [],
+    job_show text [],
+    job_folder text [],
+    job_priority integer [],
+    job_started_s double precision [],
+    job_cores_free bigint [],
+    job_gpus_free integer [],
+    folder_cores_free integer [],
+    folder_gpus_free integer [],
+    kinds jsonb
+)
+language plpgsql stable
 set search_path = pg_catalog, public, pg_temp
 set jit = off
 set enable_mergejoin = off
 as $$
+#variable_conflict use_column
+begin
+    return query
     with grp as materialized (
-        select g.*, string_to_array(g.os, ',') as os_list
+        select
+            g.id, g.tags, coalesce(g.hosts, 1) as hosts, g.pk_alloc, g.pk_facility, g.os, g.thread_all,
+            dense_rank() over (order by g.pk_alloc, g.pk_facility, g.os, g.thread_all) as class
         from jsonb_to_recordset(p_groups) as g (
             id integer, pk_alloc text, pk_facility text, tags text, os text, thread_all boolean, hosts integer
         )
@@ -118,40 +126,56 @@ as $$
         from (select distinct k.str_tags, k.pattern from kind as k where k.pattern is not null) as p
         cross join lateral (select g.tags from group_tags as g where g.tags ~ p.pattern offset 0) as t
     ),
+    -- Groups are many by their tags alone. All else that they are matched by makes few classes of them, and few kinds of
+    -- kinds: a thousand kinds and a thousand groups are not held against each other one by one.
+    class as materialized (
+        select
+            g.class, g.pk_alloc, g.pk_facility, string_to_array(g.os, ',') as os_list, g.thread_all,
+            sum(g.hosts) as hosts
+        from grp as g
+        group by g.class, g.pk_alloc, g.pk_facility, g.os, g.thread_all
+    ),
     fit as materialized (
         select
-            k.id, g.id as grp, coalesce(g.hosts, 1) as hosts, tm.tags is not null as tags_fit,
-            k.pk_facility = g.pk_facility as facility_fits,
-            k.str_os = '' or k.str_os = any(g.os_list) as os_fits,
-            k.b_threadable or not g.thread_all as threads_fit,
+            k.owner, k.b_threadable, c.class, c.hosts,
+            k.pk_facility = c.pk_facility as facility_fits,
+            k.str_os = '' or k.str_os = any(c.os_list) as os_fits,
+            k.b_threadable or not c.thread_all as threads_fit,
             coalesce(s.int_burst, 0) > 0 as subscribed
-        from kind as k
-        cross join grp as g
-        left join tag_match as tm on tm.str_tags = k.str_tags and tm.tags = g.tags
-        left join subscription as s on s.pk_show = k.pk_show and s.pk_alloc = g.pk_alloc
+        from (select distinct k.owner, k.b_threadable, k.str_os, k.pk_facility, k.pk_show from kind as k) as k
+        cross join class as c
+        left join subscription as s on s.pk_show = k.pk_show and s.pk_alloc = c.pk_alloc
     ),
-    -- By number alone: a thousand kinds and groups make a million rows, which must be narrow.
     counted as materialized (
         select
-            f.id, array_agg(f.grp order by f.grp) filter (
-                where f.tags_fit and f.facility_fits and f.os_fits and f.threads_fit and f.subscribed
-            ) as groups,
-            sum(f.hosts) as hosts,
-            sum(f.hosts) filter (where not f.tags_fit) as no_tags,
+            f.owner, f.b_threadable, sum(f.hosts) as hosts,
             sum(f.hosts) filter (where not f.facility_fits) as no_facility,
             sum(f.hosts) filter (where not f.os_fits) as no_os,
             sum(f.hosts) filter (where not f.threads_fit) as no_threads,
             sum(f.hosts) filter (where not f.subscribed) as no_subscription
         from fit as f
-        group by f.id
+        group by f.owner, f.b_threadable
+    ),
+    tagged as materialized (
+        select
+            k.id, sum(g.hosts) as hosts, array_agg(g.id order by g.id) filter (
+                where f.facility_fits and f.os_fits and f.threads_fit and f.subscribed
+            ) as groups
+        from kind as k
+        join tag_match as m on m.str_tags = k.str_tags
+        join grp as g on g.tags = m.tags
+        join fit as f on f.owner = k.owner and f.b_threadable = k.b_threadable and f.class = g.class
+        group by k.id
     ),
     matched as materialized (
         select
             k.id, k.str_tags, k.str_os, k.pk_facility, k.b_threadable,
-            coalesce(c.groups, '{}') as groups, coalesce(m.misfits, '{}') as misfits, coalesce(m.misfit_hosts, '{}') as misfit_hosts,
-            case when c.groups is null then coalesce(m.gates, '{}') else '{}' end as gates
+            coalesce(t.groups, '{}') as groups, coalesce(m.misfits, '{}') as misfits,
+            coalesce(m.misfit_hosts, '{}') as misfit_hosts,
+            case when t.groups is null then coalesce(m.gates, '{}') else '{}' end as gates
         from kind as k
-        left join counted as c on c.id = k.id
+        left join counted as c on c.owner = k.owner and c.b_threadable = k.b_threadable
+        left join tagged as t on t.id = k.id
         cross join lateral (
             select
                 array_agg(v.gate order by v.place) filter (where v.hosts > 0) as misfits,
@@ -159,7 +183,8 @@ as $$
                 array_agg(v.gate order by v.place) filter (where v.hosts = coalesce(c.hosts, 0)) as gates
             from (values
                 (
-                    1, case when k.pattern is null then 'malformed tags' else 'tags' end, coalesce(c.no_tags, 0)
+                    1, case when k.pattern is null then 'malformed tags' else 'tags' end,
+                    coalesce(c.hosts, 0) - coalesce(t.hosts, 0)
                 ),
                 (2, 'facility', coalesce(c.no_facility, 0)), (3, 'os', coalesce(c.no_os, 0)),
                 (4, 'thread mode', coalesce(c.no_threads, 0)),
@@ -201,6 +226,7 @@ as $$
     )
     from layers as l
     cross join jobs as j;
+end
 $$;
 comment on function maestro.candidates(jsonb, timestamptz, boolean) is
     'Waiting layers with what they ask, what caps leave their jobs, the host groups (ids of p_groups) that every gate '

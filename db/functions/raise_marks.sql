@@ -3,9 +3,10 @@
 -- Frames that others hold locked count as what they were: a mark may lie too low, never too high.
 -- Does nothing beside a Cuebot, whose triggers would not move a mark back.
 create or replace function maestro.raise_marks(p_layers text []) returns void
-language sql
+language plpgsql  -- whose plans are kept
 set search_path = pg_catalog, public, pg_temp
 as $$
+begin
     insert into maestro.layer_mark as m (pk_layer, first_order)
     select l.pk_layer, f.int_dispatch_order
     from unnest(p_layers) as l (pk_layer)
@@ -21,6 +22,7 @@ as $$
     where maestro.is_standalone()
     order by l.pk_layer
     on conflict (pk_layer) do update set first_order = excluded.first_order;
+end
 $$;
 comment on function maestro.raise_marks(text []) is
     'Moves layers'' marks on to their first WAITING frame; the caller holds their layer_stat rows.';

@@ -3,13 +3,16 @@
 -- (KiB): how many frames. Locks nothing.
 create or replace function maestro.raised_frames(p_now timestamptz)
 returns table (pk_layer text, mem bigint, frames integer)
-language sql stable
+language plpgsql stable
 set search_path = pg_catalog, public, pg_temp
 set jit = off
 -- A few rows are joined by their keys to tables that are large.
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
+#variable_conflict use_column
+begin
+    return query
     select f.pk_layer::text, m.mem, count(*)::integer
     from maestro.frame_memory as m
     join frame as f on f.pk_frame = m.pk_frame and f.str_state = 'WAITING'
@@ -17,6 +20,7 @@ as $$
     where m.updated_at > p_now - make_interval(hours => (select maestro.setting('frame_memory_hours'))::integer)
     group by f.pk_layer, m.mem
     order by f.pk_layer, m.mem;
+end
 $$;
 comment on function maestro.raised_frames(timestamp with time zone) is
     'Layers with WAITING frames that ask for more memory (KiB) than the layer, and how many there are of each ask.';

@@ -3,28 +3,32 @@
 -- the same way every time. Locks nothing.
 -- refused: its RQD refused frames of so many core points and more, and has reported nothing new since; 0: none.
 -- short_mem: the host reports less free memory than host_min_free_mem, whatever the books say is idle.
-create or replace function maestro.snapshot(
-    out pk_host text [],
-    out str_name text [],
-    out pk_alloc text [],
-    out pk_facility text [],
-    out str_tags text [],
-    out str_os text [],
-    out int_thread_mode integer [],
-    out int_cores bigint [],
-    out int_mem bigint [],
-    out int_gpus bigint [],
-    out int_gpu_mem bigint [],
-    out int_cores_idle bigint [],
-    out int_mem_idle bigint [],
-    out int_gpus_idle bigint [],
-    out int_gpu_mem_idle bigint [],
-    out short_mem boolean [],
-    out refused integer []
+create or replace function maestro.snapshot()
+returns table (
+    pk_host text [],
+    str_name text [],
+    pk_alloc text [],
+    pk_facility text [],
+    str_tags text [],
+    str_os text [],
+    int_thread_mode integer [],
+    int_cores bigint [],
+    int_mem bigint [],
+    int_gpus bigint [],
+    int_gpu_mem bigint [],
+    int_cores_idle bigint [],
+    int_mem_idle bigint [],
+    int_gpus_idle bigint [],
+    int_gpu_mem_idle bigint [],
+    short_mem boolean [],
+    refused integer []
 )
-language sql stable
+language plpgsql stable
 set search_path = pg_catalog, public, pg_temp
 as $$
+#variable_conflict use_column
+begin
+    return query
     select
         array_agg(s.pk_host::text), array_agg(s.str_name::text), array_agg(s.pk_alloc::text),
         array_agg(s.pk_facility::text), array_agg(s.str_tags::text), array_agg(s.str_os::text),
@@ -51,6 +55,7 @@ as $$
         where h.str_lock_state = 'OPEN' and hs.str_state = 'UP'
         order by h.str_name collate "C"
     ) as s;
+end
 $$;
 comment on function maestro.snapshot() is
     'Bookable hosts with totals and idle amounts (core points, KiB, gpus), ordered by name: one row of arrays. Locks '

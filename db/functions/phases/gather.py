@@ -114,10 +114,11 @@ def _locality(session: Session, roomy: List[str], names: Set[str], settings: Set
         return live, warm
     if settings.locality_enabled or settings.layer_host_max_frac:
         found = session.arrays("select * from maestro.live_procs($1)", ["text[]"], [roomy])
-        for pk_layer, pk_host in zip(found["layers"], found["hosts"]):
-            if pk_layer in names:
-                hosts = live.setdefault(pk_layer, {})
-                hosts[pk_host] = hosts.get(pk_host, 0) + 1
+        for pk_host, layers in zip(found["hosts"], found["layers"]):
+            for pk_layer in layers.split(","):
+                if pk_layer in names:
+                    hosts = live.setdefault(pk_layer, {})
+                    hosts[pk_host] = hosts.get(pk_host, 0) + 1
     if settings.locality_enabled and settings.locality_window_frames:
         found = session.arrays(
             "select * from maestro.warm_hosts($1, $2)", ["text[]", "int"], [roomy, settings.locality_window_frames]

@@ -83,9 +83,12 @@ def waiting_work(farm: tick.Snapshot, plan: Plan, found: List[Layer]) -> Dict[st
     placed = Counter(placement.layer for placement in plan.placements)
     by_groups: Dict[Any, List[int]] = {}
     for layer in found:
-        frames = layer.waiting - placed[layer.order]
+        frames = layer.waiting - placed.get(layer.order, 0)
         if frames and not layer.gates:
-            sums = by_groups.setdefault((layer.groups, layer.pinned), [0, 0, 0, 0, 0])
+            at = (layer.groups, layer.pinned)
+            sums = by_groups.get(at)
+            if sums is None:
+                by_groups[at] = sums = [0, 0, 0, 0, 0]
             sums[0] += 1
             sums[1] += frames
             sums[2] += frames * max(layer.cores_min, 0)

@@ -89,6 +89,16 @@ class Ledger:
         """The layer's limits of type HOST."""
         return self._seat_limits.get(layer.pk_layer, ())
 
+    def admits(self, layer: Layer) -> bool:
+        """Whether neither `refusals` nor `spent_seats` would name anything, at a fraction of their cost."""
+        if self._frame_limits or self._seat_limits:
+            return not (self.refusals(layer) or self.spent_seats(layer))
+        least = layer.cores_min if layer.cores_min > 0 else 1
+        for owner in (self._jobs.get(layer.pk_job), self._folders.get(layer.pk_folder)):
+            if owner is not None and (owner[0] < least or owner[1] < layer.gpus_min):
+                return False
+        return True
+
     def refusals(self, layer: Layer) -> List[str]:
         """The caps that refuse even one smallest frame of `layer` wherever it runs; empty if none does."""
         least = max(layer.cores_min, 1)

@@ -7,14 +7,15 @@ taken.
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, Iterable, Iterator, List, Optional, Set, Tuple
+from itertools import chain
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from planner.backfill import Holds
 from planner.caps import Ledger
 from planner.hold import wants_gpu
 from planner.model import CACHE_WARM, COLD, LIVE_WARM, Ask, Host, Layer, Placement, Settings, State
 from planner.near import Near, Rating, better
-from planner.pool import Best, Pool
+from planner.pool import NEVER, Best, Pool
 from planner.score import score, terms
 from planner.size import asked, takes_idle
 from planner.sizing import SAMPLES_MIN, Sizes
@@ -23,13 +24,14 @@ LAYER_HOST_FRAMES_MIN = 8  # layer_host_max_frac never caps below this
 PASSED_OVER_MAX = 64  # with more refused hosts a layer gets pools of its own, at the cost of a look at each open host
 
 Members = Tuple[FrozenSet[int], Optional[FrozenSet[int]], bool]  # groups, hosts that tags name, wants gpus
+NOWHERE: Mapping[str, int] = {}
 
 
 class Work:
     """One layer's placing: where it looks, and what it may not use any more."""
 
     __slots__ = (
-        "alone", "capped", "counts", "foreign", "live", "near", "over", "parts", "plain", "refused", "seats", "seen",
+        "alone", "booked", "capped", "live", "near", "over", "parts", "plain", "refused", "seats", "seen", "warm",
     )  # fmt: skip
 
     def __init__(self, parts: List[Tuple[Layer, Pool]]) -> None:
@@ -38,9 +40,9 @@ class Work:
         self.alone = False  # the pools are its own
         self.near: Optional[Near] = None
         self.over: Optional[Near] = None  # hosts with the layer's share full, for when nothing else is left
-        self.live: Dict[int, int] = {}  # host index -> its frames that run there
-        self.foreign: Dict[int, int] = {}  # host index -> others' frames since the layer left
-        self.counts: Dict[int, int] = {}  # host index -> its frames there, this tick's included
+        self.live: Mapping[str, int] = NOWHERE  # pk_host -> its frames that ran there at the tick's start
+        self.warm: Mapping[str, int] = NOWHERE  # pk_host -> others' frames since the layer left
+        self.booked: Dict[int, int] = {}  # host index -> its frames of this tick
         self.capped: Set[int] = set()  # hosts where the layer has its share
         self.refused: Set[int] = set()  # hosts that take no more of the job, or of this layer
         self.seats: Tuple[str, ...] = ()  # limits of type HOST
@@ -81,7 +83,7 @@ class Placer:
         for host in hosts:
             self.by_group.setdefault(host.group, []).append(host)
         self._shared: Dict[Members, Pool] = {}
-        self._open: Optional[Dict[str, int]] = None
+        self._open: Optional[Dict[str, Host]] = None
         self._alloc_sets: Dict[Tuple[FrozenSet[int], Optional[FrozenSet[int]]], Tuple[str, ...]] = {}
         self._job_frames: Dict[Tuple[str, int], int] = {}  # (job, host index) -> frames of this tick
         self._job_refused: Dict[str, Set[int]] = {}
@@ -165,25 +167,14 @@ class Placer:
         work = Work([(part, self.pool(part)) for part in self.sizes.variants.get(layer.order, [layer])])
         self.works[layer.order] = work
         state, settings = self.state, self.settings
-        live, warm = state.live.get(layer.pk_layer), state.warm.get(layer.pk_layer)
+        work.live = state.live.get(layer.pk_layer, NOWHERE)
+        work.warm = state.warm.get(layer.pk_layer, NOWHERE)
         work.seats = self.ledger.seat_limits(layer)
-        indexes: Set[int] = set()
-        if live or warm or work.seats:
-            opened = self._opened()
-            if live:
-                work.live = {opened[key]: live[key] for key in live.keys() & opened.keys()}
-                work.counts = dict(work.live)
-            if warm:
-                work.foreign = {
-                    opened[key]: warm[key] for key in warm.keys() & opened.keys()
-                    if warm[key] < settings.locality_window_frames
-                }  # fmt: skip
-            if settings.locality_enabled:
-                indexes.update(work.live, work.foreign)
-            for limit in work.seats:
-                holders = self.ledger.seats.holders(limit)
-                indexes.update(opened[key] for key in holders & opened.keys())
-            work.seen = len(self.ledger.seats.gained)
+        own: List[Iterable[str]] = [self.ledger.seats.holders(limit) for limit in work.seats]
+        if settings.locality_enabled:
+            own += (work.live, work.warm)
+        indexes = self._roomy(work, chain.from_iterable(own))
+        work.seen = len(self.ledger.seats.gained)
         indexes.update(self.holds.by_owner.get(layer.order, ()))
         if self.holds.borrower(layer):
             indexes.update(self.holds.open)
@@ -191,9 +182,10 @@ class Placer:
             self._job_works.setdefault(layer.pk_job, []).append(work)
             for index in self._job_refused.get(layer.pk_job, ()):
                 self._refuse(work, index)
-        if work.counts and settings.layer_host_max_frac:
-            for index in sorted(work.counts):
-                self._cap(work, self.hosts[index])
+        if settings.layer_host_max_frac:
+            for pk_host, frames in work.live.items():
+                if frames >= LAYER_HOST_FRAMES_MIN and pk_host in self._opened():
+                    self._cap(work, self._opened()[pk_host])
         if indexes or work.seats:
             work.near = Near(
                 self.hosts,
@@ -206,15 +198,30 @@ class Placer:
         )  # fmt: skip
         return work
 
-    def _opened(self) -> Dict[str, int]:
-        """pk_host -> index of the hosts with anything left when it is first asked for."""
+    def _opened(self) -> Dict[str, Host]:
+        """By pk_host: the hosts with anything left when it is first asked for."""
         if self._open is None:
             self._open = {
-                host.pk_host: host.index
+                host.pk_host: host
                 for host in self.hosts
                 if host.idle_cores > 0 and host.idle_mem > 0 and host.index not in self._shut
             }
         return self._open
+
+    def _roomy(self, work: Work, pk_hosts: Iterable[str]) -> Set[int]:
+        """The indexes of those hosts that have room for a frame of the layer in its least size; idle only falls, so the
+        others never have."""
+        least = work.parts[0][0]
+        cores, mem = least.cores_min, least.mem_min
+        for part, _ in work.parts[1:]:
+            cores, mem = min(cores, part.cores_min), min(mem, part.mem_min)
+        found = set()
+        opened = self._opened()
+        for pk_host in pk_hosts:
+            host = opened.get(pk_host)
+            if host is not None and host.idle_cores >= cores and host.idle_mem >= mem:
+                found.add(host.index)
+        return found
 
     def _enter(self, work: Work, near: Near, indexes: Iterable[int]) -> None:
         for index in indexes:
@@ -257,7 +264,7 @@ class Placer:
         ask = asked(part, host, self.ledger.headroom(part, host.pk_alloc))
         if ask is None:
             return None
-        return score(host, ask, settings, self._locality(work, index), self._seat(work, host)), index, ask.cores
+        return score(host, ask, settings, self._locality(work, host), self._seat(work, host)), index, ask.cores
 
     def _offer(self, work: Work, rating: Optional[Rating]) -> Optional[Best]:
         """A rating as what may be booked."""
@@ -269,7 +276,7 @@ class Placer:
         if part is None:
             return None
         ask = Ask(cores, part.mem_min, part.gpus_min, part.gpu_mem_min)
-        parts = terms(host, ask, self.settings, self._locality(work, index), self._seat(work, host))
+        parts = terms(host, ask, self.settings, self._locality(work, host), self._seat(work, host))
         return Best(host, ask, value, parts)
 
     def _holds(self, work: Work, index: int, cores: int) -> bool:
@@ -278,15 +285,15 @@ class Placer:
             return False
         return cores <= self.ledger.headroom(work.parts[0][0], self.hosts[index].pk_alloc)
 
-    def _locality(self, work: Work, index: int) -> float:
+    def _locality(self, work: Work, host: Host) -> float:
         """The bonus for data that the layer has, or had lately, on the host."""
         settings = self.settings
         if not settings.locality_enabled:
             return 0.0
-        if index in work.live:
+        if host.pk_host in work.live:
             return settings.locality_bonus
-        foreign = work.foreign.get(index)
-        if foreign is None:
+        foreign = work.warm.get(host.pk_host)
+        if foreign is None or foreign >= settings.locality_window_frames:
             return 0.0
         return settings.locality_bonus * (1 - foreign / settings.locality_window_frames)
 
@@ -305,12 +312,12 @@ class Placer:
         self.ledger.spend(layer, host, ask)
         self.waiting[layer.order] -= 1
         work = self.works[layer.order]
-        warmth = LIVE_WARM if index in work.live else CACHE_WARM if index in work.foreign else COLD
+        warmth = self._warmth(work, host)
         backfill = bool(self.holds.by_host) and self.holds.borrowed(layer, index)
         self.placements.append(Placement(layer.order, index, ask, best.score, best.terms, warmth, backfill))
         if self.settings.layer_host_max_frac:
-            work.counts[index] = work.counts.get(index, 0) + 1
-            if work.counts[index] >= LAYER_HOST_FRAMES_MIN:
+            work.booked[index] = work.booked.get(index, 0) + 1
+            if work.booked[index] + work.live.get(host.pk_host, 0) >= LAYER_HOST_FRAMES_MIN:
                 self._cap(work, host)
         cap = self.settings.job_frame_dispatch_max
         if cap:
@@ -320,6 +327,12 @@ class Placer:
                 self._job_refused.setdefault(layer.pk_job, set()).add(index)
                 for other in self._job_works[layer.pk_job]:
                     self._refuse(other, index)
+
+    def _warmth(self, work: Work, host: Host) -> str:
+        """What the layer has of its data on the host."""
+        if host.pk_host in work.live:
+            return LIVE_WARM
+        return CACHE_WARM if work.warm.get(host.pk_host, NEVER) < self.settings.locality_window_frames else COLD
 
     def host_share(self, part: Layer, host: Host) -> int:
         """How many frames of a layer the host runs at once under layer_host_max_frac."""
@@ -332,7 +345,8 @@ class Placer:
         The cap yields for a layer whose memory is proven: where nothing else is left it takes such a host after all.
         """
         part = work.part(host)
-        if part is None or host.index in work.capped or work.counts[host.index] < self.host_share(part, host):
+        frames = work.live.get(host.pk_host, 0) + work.booked.get(host.index, 0)
+        if part is None or host.index in work.capped or frames < self.host_share(part, host):
             return
         work.capped.add(host.index)
         self._refuse(work, host.index)

@@ -418,7 +418,10 @@ def wait_rows(planned: Plan, found: List[Layer]) -> Tuple[List[str], List[int], 
         else:
             waits.setdefault(layer.pk_layer, wait)
     numbers: Dict[Wait, int] = {}
-    kinds = [numbers.setdefault(wait, len(numbers) + 1) for wait in waits.values()]
+    # Most equal waits are one object, and a wait takes long to compare.
+    known = {id(wait): wait for wait in waits.values()}
+    by_id = {key: numbers.setdefault(wait, len(numbers) + 1) for key, wait in known.items()}
+    kinds = [by_id[id(wait)] for wait in waits.values()]
     return (
         list(waits),
         kinds,
@@ -432,5 +435,5 @@ def waiting(planned: Plan, found: List[Layer]) -> Dict[str, int]:
     placed = Counter(placement.layer for placement in planned.placements)
     counts: Dict[str, int] = {}
     for index, wait in planned.waits.items():
-        counts[wait.reason] = counts.get(wait.reason, 0) + found[index].waiting - placed[index]
+        counts[wait.reason] = counts.get(wait.reason, 0) + found[index].waiting - placed.get(index, 0)
     return counts

@@ -131,7 +131,7 @@ class Waits:
         booked = Counter(placement.layer for placement in self._placer.placements)
         found = {}
         for layer in self._layers:
-            placed = booked[layer.order]
+            placed = booked.get(layer.order, 0)  # [] would call Counter's __missing__
             if placed < layer.waiting:
                 found[layer.order] = BOOKED if placed else self._blocked(layer)
         return found
@@ -189,22 +189,24 @@ class Waits:
     def _capped(self, reach: Reach, sized: Layer) -> Tuple[List[Reason], str]:
         """What caps refuse: reasons and the bucket, empty if some host could still be had."""
         placer = self._placer
-        refusals = placer.ledger.refusals(sized)
         found: List[Reason] = []
         bucket = ""
+        least = sized.cores_min if sized.cores_min > 0 else 1
+        rooms = reach.bursts.get(sized.pk_show) or self._burst(reach, sized.pk_show)
+        work = placer.works.get(sized.order)
+        if least <= rooms[0][0] and (work is None or not work.refused) and placer.ledger.admits(sized):
+            return found, bucket
+        refusals = placer.ledger.refusals(sized)
         if refusals:
             found.extend(Reason(cap, len(reach.hosts)) for cap in refusals)
             bucket = NO_LICENSE if all(cap.startswith("limit ") for cap in refusals) else LIMIT
         for cap, holding in placer.ledger.spent_seats(sized):
             found.append(Reason(cap, max(0, len(reach.hosts) - holding)))
             bucket = bucket or NO_LICENSE
-        least = max(sized.cores_min, 1)
-        rooms = reach.bursts.get(sized.pk_show) or self._burst(reach, sized.pk_show)
         if least > rooms[0][0]:
             found.append(Reason("subscription burst", sum(count for room, count in rooms if room < least)))
             if least > rooms[-1][0]:
                 bucket = bucket or LIMIT
-        work = placer.works.get(sized.order)
         if work is not None and work.refused:
             if work.over is None and work.capped:
                 found.append(Reason("layer_host_max_frac", len(work.capped)))
