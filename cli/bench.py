@@ -27,6 +27,10 @@ _scale = click.option(
     "--scale", type=click.FloatRange(0.001, 100), default=1.0, show_default=True,
     help="Size of farm and workload; 1 is 1,553 hosts and 57,088 cores.",
 )  # fmt: skip
+_tags = click.option(
+    "--tags", "zones", type=click.IntRange(0, 1000), default=0, metavar="N",
+    help="Shatter the farm into N zones by tags; seven of ten layers are bound to one.",
+)  # fmt: skip
 
 
 def _runs(default: int, meaning: str) -> Decorator:
@@ -46,30 +50,32 @@ def bench() -> None:
 
 @bench.command("cold-fill")
 @_scale
+@_tags
 @_runs(3, "Fills, each of a fresh database.")
 @_json
-def cold_fill(scale: float, runs: int, as_json: bool) -> None:
+def cold_fill(scale: float, zones: int, runs: int, as_json: bool) -> None:
     """How long one tick takes that fills an idle farm."""
     with _progress("cold-fill", runs) as (say, advance), lab("bench", say) as place:
-        figures = benchmark.cold_fill(place, scale, runs, say, advance)
+        figures = benchmark.cold_fill(place, scale, zones, runs, say, advance)
     _tell(figures, as_json)
 
 
 @bench.command()
 @_scale
+@_tags
 @_runs(20, "Ticks of each kind, with a drain and without, that are timed.")
 @_json
 @click.option(
     "--ended", type=click.IntRange(1, 1_000_000), default=benchmark.ENDED_A_ROUND, show_default=True,
     help="Frames that end before each tick.",
 )  # fmt: skip
-def steady(scale: float, runs: int, ended: int, as_json: bool) -> None:
+def steady(scale: float, zones: int, runs: int, ended: int, as_json: bool) -> None:
     """How long a tick takes on a full farm in which some frames have ended.
 
     median, min, max and phases: the tick books what is free. with drain: it first files what has ended as well.
     """
     with _progress("steady", runs) as (say, advance), lab("bench", say) as place:
-        figures = benchmark.steady(place, scale, runs, ended, say, advance)
+        figures = benchmark.steady(place, scale, zones, runs, ended, say, advance)
     _tell(figures, as_json)
 
 

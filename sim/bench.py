@@ -35,10 +35,10 @@ PHASES = (
 Advance = Callable[[], None]
 
 
-def cold_fill(lab: Lab, scale: float, runs: int, say: Say, advance: Advance) -> dict[str, Any]:
-    """Fill the idle farm with one tick, `runs` times, each in a fresh database."""
+def cold_fill(lab: Lab, scale: float, zones: int, runs: int, say: Say, advance: Advance) -> dict[str, Any]:
+    """Fill the idle farm with one tick, `runs` times, each in a fresh database. `zones`: as farm.add_zones; 0: none."""
     say(f"making the farm and {round(farm.FRAMES * scale):,} frames")
-    lab.template(COLD, lambda connection: _world(connection, scale, round(farm.FRAMES * scale)))
+    lab.template(COLD, lambda connection: _world(connection, scale, zones, round(farm.FRAMES * scale)))
     seconds, answers, fills, costs, memory = [], [], [], [], []
     faults = 0
     for number in range(1, runs + 1):
@@ -64,6 +64,7 @@ def cold_fill(lab: Lab, scale: float, runs: int, say: Say, advance: Advance) -> 
     return {
         "bench": "cold-fill",
         "scale": scale,
+        "tags": zones,
         "runs": runs,
         "median_s": round(statistics.median(seconds), 3),
         "min_s": round(min(seconds), 3),
@@ -72,6 +73,7 @@ def cold_fill(lab: Lab, scale: float, runs: int, say: Say, advance: Advance) -> 
         "bookings_per_s": round(statistics.median(b / s for b, s in zip(booked, seconds, strict=True))),
         "fill": round(min(fills), 5),
         "hosts": answers[0]["hosts"],
+        "groups": answers[0]["groups"],
         "cores": answers[0]["cores"],
         "phases_ms": phases(answers),
         "statements": count,
@@ -83,14 +85,16 @@ def cold_fill(lab: Lab, scale: float, runs: int, say: Say, advance: Advance) -> 
     }
 
 
-def steady(lab: Lab, scale: float, runs: int, ended: int, say: Say, advance: Advance) -> dict[str, Any]:
+def steady(
+    lab: Lab, scale: float, zones: int, runs: int, ended: int, say: Say, advance: Advance
+) -> dict[str, Any]:
     """`runs` pairs of rounds on a full farm. In each `ended` running frames report their end, and one tick is timed.
 
     The tick of a pair's first round drains what ended and books; before that of the second what ended was drained in a
     transaction of its own, so that the tick plans and books alone.
     """
     say(f"making the farm and {round(STEADY_FRAMES * scale):,} frames")
-    lab.template(FULL, lambda connection: _world(connection, scale, round(STEADY_FRAMES * scale)))
+    lab.template(FULL, lambda connection: _world(connection, scale, zones, round(STEADY_FRAMES * scale)))
     whole = Rounds()
     booking = Rounds()
     with connect(lab.clone(FULL, RUN)) as connection:
@@ -118,6 +122,7 @@ def steady(lab: Lab, scale: float, runs: int, ended: int, say: Say, advance: Adv
         result = {
             "bench": "steady",
             "scale": scale,
+            "tags": zones,
             "runs": runs,
             "median_ms": _ms(booking.seconds),
             "min_ms": round(min(booking.seconds) * 1000, 1),
@@ -162,10 +167,12 @@ class Rounds:
         return round(statistics.median([int(answer[name]) for answer in self.answers]))
 
 
-def _world(connection: psycopg.Connection[Any], scale: float, frames: int) -> None:
+def _world(connection: psycopg.Connection[Any], scale: float, zones: int, frames: int) -> None:
     """The farm at `scale` with `frames` waiting frames, and ticks that are never cut short."""
     farm.add_hosts(connection, scale)
     farm.add_workload(connection, frames)
+    if zones:
+        farm.add_zones(connection, zones)
     _set(connection, tick_budget_ms=600_000, completions_per_tick_max=100_000, launch_backlog_max=10_000_000)
 
 

@@ -177,3 +177,23 @@ def add_workload(connection: psycopg.Connection[Any], frames: int, seed: int = 1
         )
         connection.execute("drop table new_layer")
     return count * FRAMES_PER_LAYER
+
+
+def add_zones(connection: psycopg.Connection[Any], zones: int) -> None:
+    """Shatter the farm by tags: every host gets one of `zones` tags, and of ten layers seven ask for one."""
+    connection.execute(
+        """
+        with numbered as (select pk_host, row_number() over (order by str_name) as n from host)
+        update host as h set str_tags = format('%%s zone%%s', h.str_tags, n.n %% %(zones)s)
+        from numbered as n where n.pk_host = h.pk_host
+        """,
+        {"zones": zones},
+    )
+    connection.execute(
+        """
+        with numbered as (select pk_layer, row_number() over (order by pk_job, int_dispatch_order) as n from layer)
+        update layer as l set str_tags = format('zone%%s', n.n %% %(zones)s)
+        from numbered as n where n.pk_layer = l.pk_layer and n.n %% 10 < 7
+        """,
+        {"zones": zones},
+    )

@@ -49,11 +49,18 @@ def test_cold_fill_fills_the_farm_and_leaves_nothing_behind(var: Path) -> None:
 
 def test_steady_books_what_has_ended(var: Path) -> None:
     figures = maestro(var, "bench", "steady", "--scale", "0.01", "--runs", "3", "--ended", "20", "--json")
+    assert figures["tags"] == 0
     assert (figures["drained"], figures["accounting_faults"]) == (20, 0)
     assert figures["booked"] > 0
     assert figures["median_ms"] > 0
     assert figures["phases_ms"]["drain"] < figures["with_drain_phases_ms"]["drain"]
     assert figures["waiting"] > 1000
+
+
+def test_tags_shatter_the_farm(var: Path) -> None:
+    figures = maestro(var, "bench", "cold-fill", "--scale", "0.02", "--tags", "5", "--runs", "1", "--json")
+    assert (figures["tags"], figures["groups"], figures["accounting_faults"]) == (5, 5, 0)
+    assert figures["fill"] >= 0.9
 
 
 def test_lifecycle_passes_frames_over_grpc(var: Path) -> None:
