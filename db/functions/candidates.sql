@@ -109,21 +109,36 @@ begin
         left join maestro.layer_memory as lm on lm.pk_layer = l.pk_layer
         where ls.int_waiting_count > 0
     ),
+    tags as materialized (
+        select w.str_tags, maestro.tag_words(w.str_tags) as words, maestro.tag_pattern(w.str_tags) as pattern
+        from (select distinct w.str_tags from waiting as w) as w
+    ),
     -- Layers differ in few of the things that groups are matched by, so the match is made once per kind of layer.
     kind as materialized (
         select
             d.str_tags, d.b_threadable, d.owner, o.str_os, o.pk_facility, o.pk_show,
-            row_number() over ()::integer as id, maestro.tag_pattern(d.str_tags) as pattern
+            row_number() over ()::integer as id, t.pattern
         from (select distinct w.str_tags, w.b_threadable, w.owner from waiting as w) as d
         join (select distinct j.owner, j.str_os, j.pk_facility, j.pk_show from job as j) as o on o.owner = d.owner
+        join tags as t on t.str_tags = d.str_tags
     ),
     group_tags as materialized (
         select distinct g.tags from grp as g
     ),
-    -- Pattern by pattern ("offset" keeps the order): each is compiled once, where the other way round each look would.
+    -- Tags that are words meet by equality. The few others pattern by pattern ("offset" keeps the order): each is
+    -- compiled once, where the other way round each look would.
     tag_match as materialized (
+        select distinct t.str_tags, g.tags
+        from tags as t
+        cross join lateral unnest(t.words) as w (word)
+        join (
+            select g.tags, w.word
+            from group_tags as g
+            cross join lateral unnest(string_to_array(lower(g.tags), ' ')) as w (word)
+        ) as g on g.word = w.word
+        union all
         select p.str_tags, t.tags
-        from (select distinct k.str_tags, k.pattern from kind as k where k.pattern is not null) as p
+        from (select t.str_tags, t.pattern from tags as t where t.words is null and t.pattern is not null) as p
         cross join lateral (select g.tags from group_tags as g where g.tags ~ p.pattern offset 0) as t
     ),
     -- Groups are many by their tags alone. All else that they are matched by makes few classes of them, and few kinds of
