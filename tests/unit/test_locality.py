@@ -7,6 +7,7 @@ import gc
 import pytest
 
 from planner.model import CACHE_WARM, COLD, LIVE_WARM, Limit, Peaks, Settings, State
+from planner.places import Live, warm
 from planner.score import total
 from tests.unit.build import GIB, by_host, caps, host, layer, run, why
 
@@ -144,3 +145,12 @@ def test_a_plan_with_warm_hosts_frees_itself_without_the_collector() -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_procs_as_the_database_lists_them_by_host_are_told_by_layer() -> None:
+    live = Live(["host0", "host1"], ["a,b,a", "a"])
+    assert dict(live) == {"a": {"host0": 2, "host1": 1}, "b": {"host0": 1}}
+    assert ("b" in live, "c" in live, live.get("c"), len(live)) == (True, False, None, 2)
+    assert warm(["a", "b", "a"], ["host0", "host0", "host1"], [3, 0, 5]) == {
+        "a": {"host0": 3, "host1": 5}, "b": {"host0": 0},
+    }  # fmt: skip

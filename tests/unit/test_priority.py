@@ -6,8 +6,10 @@ from collections import Counter
 
 import pytest
 
+from planner.draw import crowded_groups
 from planner.model import Settings, Share
-from tests.unit.build import NO_CAP, by_layer, caps, host, layer, run
+from planner.plan import CLOCK_EVERY, plan
+from tests.unit.build import NO_CAP, by_host, by_layer, caps, host, layer, run
 
 # Chi-square with 3 degrees of freedom: 11.3 is passed by chance once in a hundred.
 CHI_SQUARE_3 = 11.345
@@ -135,3 +137,27 @@ def test_a_frame_that_no_host_can_hold_charges_nothing_and_holds_up_nobody() -> 
         shares = {("show", "alloc"): Share(100, 200, 0)}
         made = run(hosts, layers, caps(jobs={"j": (200, 0)}, shows=shares), seed=seed)
         assert by_layer(made) == {1: 4}
+
+
+def test_only_crowded_groups_are_cut() -> None:
+    hosts = [host(0, cores=1), host(1, cores=1, group=1)]
+    crowd = [layer(n, priority=1000) for n in range(4)]
+    both = layer(4, groups=frozenset({0, 1}))
+    made = run(hosts, [*crowd, both], knobs=Settings(layer_candidates_per_group_max=2))
+    assert crowded_groups([one.groups for one in (*crowd, both)], 2) == {0}
+    assert (made.cut, by_layer(made)[4]) == (3, 1)
+
+
+def test_draws_end_when_no_host_has_room_for_the_smallest_frame() -> None:
+    looks = []
+
+    def out_of_time() -> bool:
+        looks.append(1)
+        return False
+
+    layers = [layer(order, waiting=2, gib=2) for order in range(CLOCK_EVERY * 4)]
+    hosts = [host(0, cores=4), host(1, cores=16, gib=5)]  # full by cores, and by memory
+    made = plan(hosts, layers, caps(), Settings(), 1, out_of_time)
+    assert by_host(made) == {0: 4, 1: 2}
+    assert not looks
+    assert len(made.waits) == len(layers)

@@ -7,10 +7,10 @@ somebody uses it.
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from phases.session import Row, Session
-from planner import tick
+from planner import places, tick
 from planner.model import Caps, Layer, Settings, State
 
 
@@ -68,8 +68,7 @@ def work(session: Session, farm: tick.Snapshot, now: str, managed_only: bool) ->
 def state(session: Session, farm: tick.Snapshot, found: Work, settings: Settings, now_s: float) -> State:
     """What earlier ticks and reports left behind."""
     candidates = [layer for layer in found.layers if not layer.gates]
-    names = {layer.pk_layer for layer in candidates}
-    live, warm = _locality(session, _hosts_with_room(farm, candidates), names, settings)
+    live, warm = _locality(session, _hosts_with_room(farm, candidates), settings)
     reservations: Any = ()
     debts: Any = ()
     runs: Any = ()
@@ -83,7 +82,7 @@ def state(session: Session, farm: tick.Snapshot, found: Work, settings: Settings
             runs = session.rows(
                 "select pk_layer, int_clock_time_success::float8 / int_frame_success_count as seconds"
                 " from public.layer_usage where pk_layer = any($1) and int_frame_success_count > 0",
-                ["text[]"], [sorted(names)],
+                ["text[]"], [sorted({layer.pk_layer for layer in candidates})],
             )  # fmt: skip
     known = tick.state(
         now_s,
@@ -103,29 +102,23 @@ def state(session: Session, farm: tick.Snapshot, found: Work, settings: Settings
     return known
 
 
-Places = Dict[str, Dict[str, int]]  # pk_layer -> pk_host -> frames
+Places = Mapping[str, Mapping[str, int]]  # pk_layer -> pk_host -> frames
 
 
-def _locality(session: Session, roomy: List[str], names: Set[str], settings: Settings) -> Tuple[Places, Places]:
-    """Which of the layers `names` run on the hosts `roomy`, and which left them how many foreign frames ago."""
+def _locality(session: Session, roomy: List[str], settings: Settings) -> Tuple[Places, Places]:
+    """Which layers run on the hosts `roomy`, and which left them how many foreign frames ago."""
     live: Places = {}
     warm: Places = {}
-    if not roomy or not names:
+    if not roomy:
         return live, warm
     if settings.locality_enabled or settings.layer_host_max_frac:
         found = session.arrays("select * from maestro.live_procs($1)", ["text[]"], [roomy])
-        for pk_host, layers in zip(found["hosts"], found["layers"]):
-            for pk_layer in layers.split(","):
-                if pk_layer in names:
-                    hosts = live.setdefault(pk_layer, {})
-                    hosts[pk_host] = hosts.get(pk_host, 0) + 1
+        live = places.Live(found["hosts"], found["layers"])
     if settings.locality_enabled and settings.locality_window_frames:
         found = session.arrays(
             "select * from maestro.warm_hosts($1, $2)", ["text[]", "int"], [roomy, settings.locality_window_frames]
         )
-        for pk_layer, pk_host, frames in zip(found["layers"], found["hosts"], found["foreign_frames"]):
-            if pk_layer in names:
-                warm.setdefault(pk_layer, {})[pk_host] = frames
+        warm = places.warm(found["layers"], found["hosts"], found["foreign_frames"])
     return live, warm
 
 

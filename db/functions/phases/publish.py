@@ -91,9 +91,11 @@ def waiting_work(farm: tick.Snapshot, plan: Plan, found: List[Layer]) -> Dict[st
                 by_groups[at] = sums = [0, 0, 0, 0, 0]
             sums[0] += 1
             sums[1] += frames
-            sums[2] += frames * max(layer.cores_min, 0)
+            if layer.cores_min > 0:
+                sums[2] += frames * layer.cores_min
             sums[3] += frames * layer.mem_min
-            sums[4] += frames * layer.gpus_min
+            if layer.gpus_min:
+                sums[4] += frames * layer.gpus_min
     answer: Dict[str, Dict[str, int]] = {}
     for (groups, pinned), sums in by_groups.items():
         allocs = {farm.groups[group]["pk_alloc"] for group in groups}

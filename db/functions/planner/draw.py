@@ -9,10 +9,11 @@ to the one whose job is oldest.
 
 from __future__ import annotations
 
+from collections import Counter
 from heapq import heapify, heappop, heapreplace
 from math import log
 from random import Random
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
 from planner.caps import Ledger
 from planner.model import Layer, Settings
@@ -41,7 +42,7 @@ def first_draws(layers: List[Layer], settings: Settings, random: Random) -> List
     Within a fifo class the draws are dealt out by age, so that a cut never takes the oldest.
     """
     uniform = random.random
-    firsts = [-log(1.0 - uniform()) / weight(layer.priority) for layer in layers]
+    firsts = [-log(1.0 - uniform()) / (layer.priority if layer.priority > 1 else 1) for layer in layers]  # weight()
     if settings.fifo or settings.fifo_shows:
         classes: Dict[Tuple[str, float], List[Layer]] = {}
         for layer in layers:
@@ -199,6 +200,9 @@ class Cut(NamedTuple):
 
 def cut(layers: List[Layer], order: List[int], most: int) -> Cut:
     """Keep, in every group, the first `most` layers of `order` (indexes, lottery order)."""
+    crowded = crowded_groups([layers[index].groups for index in order], most)
+    if not crowded:
+        return Cut(layers, set(), 0)
     taken: Dict[int, int] = {}
     full: Set[int] = set()
     kept = list(layers)
@@ -220,9 +224,18 @@ def cut(layers: List[Layer], order: List[int], most: int) -> Cut:
                 lost += len(groups) - len(inside)
                 kept[index] = layer._replace(groups=inside)
                 groups = inside
-        for group in groups:
+        for group in groups & crowded:
             count = taken.get(group, 0) + 1
             taken[group] = count
             if count >= most:
                 full.add(group)
     return Cut(kept, out, lost)
+
+
+def crowded_groups(sets: List[FrozenSet[int]], most: int) -> FrozenSet[int]:
+    """The groups that are in more than `most` of `sets`; equal sets, of which there are few, are counted at once."""
+    counts: Dict[int, int] = {}
+    for groups, layers in Counter(sets).items():
+        for group in groups:
+            counts[group] = counts.get(group, 0) + layers
+    return frozenset(group for group, count in counts.items() if count > most)

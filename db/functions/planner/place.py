@@ -83,8 +83,11 @@ class Placer:
         for host in hosts:
             self.by_group.setdefault(host.group, []).append(host)
         self._shared: Dict[Members, Pool] = {}
+        self._plain: Dict[FrozenSet[int], Pool] = {}  # of those the pools without pins and gpus, by groups
         self._open: Optional[Dict[str, Host]] = None
         self._alloc_sets: Dict[Tuple[FrozenSet[int], Optional[FrozenSet[int]]], Tuple[str, ...]] = {}
+        self._least = (0, 0)  # core points and KiB of the smallest frame that competes, or less
+        self._roomy_hosts = 0  # those with room for it
         self._job_frames: Dict[Tuple[str, int], int] = {}  # (job, host index) -> frames of this tick
         self._job_refused: Dict[str, Set[int]] = {}
         self._job_works: Dict[str, List[Work]] = {}
@@ -94,6 +97,21 @@ class Placer:
         all of it."""
         for work in self.works.values():
             work.near = work.over = None
+
+    def compete(self, orders: List[int]) -> None:
+        """Say which layers there are to place, so that the placer sees when no host has room for any of them."""
+        parts = [part for order in orders for part in self.sizes.variants.get(order) or (self.layers[order],)]
+        self._least = cores, mem = (
+            max(1, min((part.cores_min for part in parts), default=1)), min((part.mem_min for part in parts), default=0)
+        )  # fmt: skip
+        self._roomy_hosts = sum(
+            1 for host in self.hosts
+            if host.idle_cores >= cores and host.idle_mem >= mem and host.index not in self._shut
+        )  # fmt: skip
+
+    def full(self) -> bool:
+        """Whether no host has room for the smallest frame: whoever's turn it is finds none."""
+        return not self._roomy_hosts
 
     def allocs(self, layer: Layer) -> Tuple[str, ...]:
         """The allocations of the hosts that the layer may use, sorted; found once for layers of equal hosts."""
@@ -118,10 +136,16 @@ class Placer:
 
     def pool(self, layer: Layer) -> Pool:
         """The pool that the layer shares with layers of the same hosts."""
-        key = (layer.groups, layer.pinned, wants_gpu(layer))
-        pool = self._shared.get(key)
+        gpus = wants_gpu(layer)
+        plain = layer.pinned is None and not gpus
+        pool = self._plain.get(layer.groups) if plain else None
         if pool is None:
-            self._shared[key] = pool = Pool(self.hosts, self.members(layer), self.settings, key[2], self.moved)
+            key = (layer.groups, layer.pinned, gpus)
+            pool = self._shared.get(key)
+            if pool is None:
+                self._shared[key] = pool = Pool(self.hosts, self.members(layer), self.settings, gpus, self.moved)
+            if plain:
+                self._plain[layer.groups] = pool
         return pool
 
     def best(self, layer: Layer, pk_alloc: Optional[str]) -> Optional[Best]:
@@ -308,6 +332,8 @@ class Placer:
         host, ask = best.host, best.ask
         index = host.index
         host.take(ask)
+        if host.idle_cores < self._least[0] or host.idle_mem < self._least[1]:
+            self._roomy_hosts -= 1
         self.moved.append(index)
         self.ledger.spend(layer, host, ask)
         self.waiting[layer.order] -= 1

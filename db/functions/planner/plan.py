@@ -57,9 +57,10 @@ def plan(
         hold_for_gpus(hosts, [sizes.layers[order] for order in competing], ledger, short | set(holds.by_host))
     entries = [(order, placer.allocs(weighed[order])) for order in competing]
     draws = Draws(sizes.layers, entries, firsts, placer.waiting, ledger, settings, random)
+    placer.compete(competing)
     late = False
     count = 0
-    while True:
+    while not placer.full():
         turn = draws.next()
         if turn is None:
             break

@@ -145,8 +145,7 @@ def layers(found: Row, farm: Snapshot, closed: Mapping[str, str] = {}) -> List[L
     threadable, groups, pinned, all_gates, misfits = zip(*of_layer)
 
     def of_job(name: str) -> Iterator[Any]:
-        values = found[name]
-        return (values[number - 1] for number in found["job"])
+        return map([None, *found[name]].__getitem__, found["job"])  # jobs count from 1
 
     made: Dict[str, Iterable[Any]] = {
         "order": range(len(of_layer)), "threadable": threadable, "groups": groups, "pinned": pinned, "gates": all_gates,
@@ -410,7 +409,9 @@ def wait_rows(planned: Plan, found: List[Layer]) -> Tuple[List[str], List[int], 
     waits: Dict[str, Wait] = {}
     for index, wait in planned.waits.items():
         layer = found[index]
-        if layer.ask and wait.reason != FLOWING:
+        if not layer.ask:
+            waits[layer.pk_layer] = wait  # a layer's other frames come before those that ask
+        elif wait.reason != FLOWING:
             asking = tuple(Reason(FAILED + reason.reason, reason.hosts) for reason in wait.reasons)
             first = waits.get(layer.pk_layer)
             wait = Wait(first.reason, first.reasons + asking) if first else Wait(wait.reason, asking)
@@ -426,7 +427,7 @@ def wait_rows(planned: Plan, found: List[Layer]) -> Tuple[List[str], List[int], 
         list(waits),
         kinds,
         [wait.reason for wait in numbers],
-        [json.dumps([reason._asdict() for reason in wait.reasons]) for wait in numbers],
+        [json.dumps([{"reason": name, "hosts": hosts} for name, hosts in wait.reasons]) for wait in numbers],
     )
 
 

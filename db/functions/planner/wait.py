@@ -125,6 +125,8 @@ class Waits:
         self._by_group = placer.by_group
         self._reaches: Dict[Members, Reach] = {}
         self._named: Dict[Tuple[object, ...], Wait] = {}
+        self._usual = not late and not placer.sizes.probing
+        self._last: Optional[Tuple[FrozenSet[int], Reach]] = None  # of layers without pins and gpus
 
     def all(self) -> Dict[int, Wait]:
         """The layers that have frames left, by order."""
@@ -143,12 +145,19 @@ class Waits:
         if not layer.groups and not layer.pinned:
             return Wait(NO_HOST, (Reason("no host", len(self._placer.hosts)), *map(Reason._make, layer.misfits)))
         placer = self._placer
-        sized = placer.layers[layer.order]
-        seen = self._weighed[layer.order]
+        order = layer.order
+        sized = placer.layers[order]
+        seen = self._weighed[order]
         reach = self._reach(seen)
         room = self._room(reach, sized)
-        firsts, bucket = self._capped(reach, sized)
-        if layer.order in self._out:
+        if self._uncapped(reach, sized):
+            if seen is layer and self._usual and order not in self._out and not layer.misfits:
+                return room
+            firsts: List[Reason] = []
+            bucket = ""
+        else:
+            firsts, bucket = self._capped(reach, sized)
+        if order in self._out:
             if not firsts and not layer.misfits:
                 return self._beyond_cut(room, reach)
             firsts.append(Reason(BEYOND, len(reach.hosts)))
@@ -158,7 +167,7 @@ class Waits:
         if self._late:
             firsts.append(Reason("tick_budget_ms", len(reach.hosts)))
             bucket = bucket or LIMIT
-        if placer.sizes.probing and placer.sizes.probing.get(layer.order) == 0:
+        if placer.sizes.probing and placer.sizes.probing.get(order) == 0:
             firsts.append(Reason("memory probe", len(reach.hosts)))
             bucket = bucket or LIMIT
         if not firsts and not layer.misfits:
@@ -186,16 +195,22 @@ class Waits:
         told = set(layer.gates)
         return Wait(bucket, (*reasons, *(Reason(*misfit) for misfit in layer.misfits if misfit[0] not in told)))
 
+    def _uncapped(self, reach: Reach, sized: Layer) -> bool:
+        """Whether `_capped` would find nothing, at a fraction of its cost."""
+        rooms = reach.bursts.get(sized.pk_show) or self._burst(reach, sized.pk_show)
+        if sized.cores_min > rooms[0][0] or rooms[0][0] < 1:
+            return False
+        work = self._placer.works.get(sized.order)
+        return (work is None or not work.refused) and self._placer.ledger.admits(sized)
+
     def _capped(self, reach: Reach, sized: Layer) -> Tuple[List[Reason], str]:
         """What caps refuse: reasons and the bucket, empty if some host could still be had."""
         placer = self._placer
         found: List[Reason] = []
         bucket = ""
         least = sized.cores_min if sized.cores_min > 0 else 1
-        rooms = reach.bursts.get(sized.pk_show) or self._burst(reach, sized.pk_show)
+        rooms = reach.bursts[sized.pk_show]
         work = placer.works.get(sized.order)
-        if least <= rooms[0][0] and (work is None or not work.refused) and placer.ledger.admits(sized):
-            return found, bucket
         refusals = placer.ledger.refusals(sized)
         if refusals:
             found.extend(Reason(cap, len(reach.hosts)) for cap in refusals)
@@ -228,19 +243,26 @@ class Waits:
         return rooms
 
     def _reach(self, layer: Layer) -> Reach:
-        key = (layer.groups, layer.pinned, wants_gpu(layer))
+        gpus = wants_gpu(layer)
+        plain = not gpus and layer.pinned is None
+        if plain and self._last is not None and self._last[0] is layer.groups:  # of most layers the one before's
+            return self._last[1]
+        key = (layer.groups, layer.pinned, gpus)
         reach = self._reaches.get(key)
         if reach is None:
             hosts = [host for group in sorted(layer.groups) for host in self._by_group.get(group, ())]
             for index in sorted(layer.pinned or ()):
                 if self._placer.hosts[index].group not in layer.groups:
                     hosts.append(self._placer.hosts[index])
-            self._reaches[key] = reach = Reach(hosts, self._placer, key[2])
+            self._reaches[key] = reach = Reach(hosts, self._placer, gpus)
+        if plain:
+            self._last = (layer.groups, reach)
         return reach
 
     def _room(self, reach: Reach, sized: Layer) -> Wait:
         """Bucket and reasons as far as room on hosts goes; found once for layers of equal hosts and size."""
-        owns = sized.order if sized.order in self._placer.holds.by_owner else -1
+        owners = self._placer.holds.by_owner
+        owns = sized.order if owners and sized.order in owners else -1
         key = (sized.cores_min, reach.class_of(sized.mem_min), sized.gpus_min, sized.gpu_mem_min, owns)
         wait = reach.rooms.get(key)
         if wait is None:
