@@ -67,12 +67,14 @@ def owing(placer: Placer, made: Plan, out: Set[int], before: Ledger) -> Tuple[Di
     """
     state = placer.state
     threshold = placer.settings.reservation_block_seconds * 1000
-    widths = placer.holds.widths or Widths(placer.hosts)
+    wide = (placer.holds.widths or Widths(placer.hosts)).wide
     debts: Dict[str, int] = {}
     asking: List[Layer] = []
     for order, wait in made.waits.items():
         layer = placer.layers[order]
         owed = state.debts.get(layer.pk_layer, 0) if state.debts else 0
+        if not owed and not wide(layer):  # of most layers all there is to see
+            continue
         if layer.gates or wait.reason == NO_HOST:
             continue
         if order in out:
@@ -80,7 +82,7 @@ def owing(placer: Placer, made: Plan, out: Set[int], before: Ledger) -> Tuple[Di
         elif wait.reason == FLOWING:
             if owed:
                 keep(debts, layer, owed - state.elapsed_ms)
-        elif widths.wide(layer):
+        elif wide(layer):
             if wait.reason in BLOCKED or frames_wanted(placer, order, before):
                 debt = min(owed + state.elapsed_ms, max(owed, DEBT_MAX * threshold))
                 if debt >= threshold:

@@ -7,6 +7,7 @@ memory that it really uses. One core on such a layer means "let the system decid
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 from planner.model import Host, Layer, Settings, State
@@ -36,10 +37,11 @@ def core_prices(hosts: List[Host], settings: Settings) -> Tuple[Dict[int, float]
     cores: Dict[int, int] = {}
     mem: Dict[int, int] = {}
     largest: Dict[int, int] = {}
-    for host in hosts:
-        cores[host.group] = cores.get(host.group, 0) + host.cores
-        mem[host.group] = mem.get(host.group, 0) + host.mem
-        largest[host.group] = max(largest.get(host.group, 0), host.cores)
+    # Hosts are many, sizes few.
+    for (group, host_cores, host_mem), count in Counter((host.group, host.cores, host.mem) for host in hosts).items():
+        cores[group] = cores.get(group, 0) + host_cores * count
+        mem[group] = mem.get(group, 0) + host_mem * count
+        largest[group] = max(largest.get(group, 0), host_cores)
     if settings.mem_per_core:
         return dict.fromkeys(cores, float(settings.mem_per_core)), largest
     return {group: mem[group] * ONE_CORE / cores[group] for group in cores if cores[group]}, largest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, List, Optional, Tuple
+from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from planner.model import Host, Layer
 
@@ -17,8 +17,8 @@ class Widths:
     def __init__(self, hosts: List[Host]) -> None:
         self._hosts = hosts
         self._by_group: Dict[int, Largest] = {}
-        for host in hosts:
-            self._by_group[host.group] = bigger(self._by_group.get(host.group, (0, 0, 0)), host)
+        for group, *size in {(host.group, host.cores, host.mem, host.gpus) for host in hosts}:
+            self._by_group[group] = bigger(self._by_group.get(group, (0, 0, 0)), size)
         self._largest: Dict[Tuple[FrozenSet[int], Optional[FrozenSet[int]]], Largest] = {}
         # What is below this is wide nowhere.
         self._cores = WIDE * min((size[0] for size in self._by_group.values()), default=0)
@@ -38,7 +38,8 @@ class Widths:
                 max((size[2] for size in of_groups), default=0),
             )
             for index in layer.pinned or ():
-                largest = bigger(largest, self._hosts[index])
+                host = self._hosts[index]
+                largest = bigger(largest, (host.cores, host.mem, host.gpus))
             self._largest[key] = largest
         return (
             layer.cores_min <= 0
@@ -48,5 +49,5 @@ class Widths:
         )
 
 
-def bigger(size: Largest, host: Host) -> Largest:
-    return max(size[0], host.cores), max(size[1], host.mem), max(size[2], host.gpus)
+def bigger(size: Largest, other: Sequence[int]) -> Largest:
+    return max(size[0], other[0]), max(size[1], other[1]), max(size[2], other[2])
